@@ -1,0 +1,1 @@
+"""The benchmarks: sessions, metrics, the pivot benchmark and the switch matrix."""

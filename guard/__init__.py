@@ -1,0 +1,1 @@
+"""What is decided: conversations, the two-stage controller, policies. Standard library only."""

@@ -1,0 +1,1 @@
+"""One port, several runtimes: onnxruntime (default), torch, a vLLM server."""

@@ -1,0 +1,1 @@
+"""The proxy: settings, routes, upstream client, telemetry, handoff log."""
