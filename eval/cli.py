@@ -1,0 +1,48 @@
+"""``guard-eval``: the benchmarks."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from eval import score
+from guard.errors import GuardError
+
+
+class Command(Protocol):
+    """What a module offers to be a subcommand."""
+
+    NAME: str
+    HELP: str
+
+    def configure(self, parser: ArgumentParser) -> None:
+        """Declare the arguments."""
+        ...
+
+    def run(self, arguments: Namespace) -> int:
+        """Do it and return the exit status."""
+        ...
+
+
+COMMANDS = cast("tuple[Command, ...]", (score,))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand: 0 is success, 1 a verdict that failed, 2 an error of input or use."""
+    parser = ArgumentParser(prog="guard-eval", description="Benchmarks of pivot-guard.")
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        command.configure(subparser)
+        subparser.set_defaults(run=command.run)
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except GuardError as error:
+        print(f"guard-eval: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("guard-eval: interrupted; the same command resumes", file=sys.stderr)
+        return 130

@@ -1,0 +1,90 @@
+"""Reports as data: sections of prose, tables and figures, rendered to Markdown, to one HTML file, or to a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from eval.intervals import Estimate
+
+Cell = str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table with its caption."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A plot as SVG text, with a caption that says what is seen."""
+
+    caption: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with what stands below it, in order."""
+
+    title: str
+    text: str = ""
+    tables: tuple[ReportTable, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole report."""
+
+    title: str
+    sections: tuple[Section, ...] = field(default=())
+
+
+def print_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    """Print a table on standard output, wide enough for its content where the output is not a terminal."""
+    console = Console()
+    table = RichTable(title=caption, title_justify="left")
+    for number, title in enumerate(header):
+        table.add_column(title, justify="left" if number == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table, width=None if console.is_terminal else 40 + 40 * len(header))
+
+
+def cell(estimate: Estimate, digits: int = 3) -> Cell:
+    """A figure with its interval; a dash where it is undefined."""
+    if estimate.value is None:
+        return "-"
+    text = f"{estimate.value:.{digits}f}"
+    if estimate.interval is None:
+        return text
+    return f"{text} [{estimate.interval[0]:.{digits}f}, {estimate.interval[1]:.{digits}f}]"
+
+
+def markdown(report: Report) -> str:
+    """The report as Markdown; figures appear by caption, their plots are in the HTML."""
+    lines = [f"# {report.title}"]
+    for section in report.sections:
+        lines += ["", f"## {section.title}"]
+        if section.text:
+            lines += ["", section.text]
+        for table in section.tables:
+            lines += ["", *_markdown_table(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(table: ReportTable) -> list[str]:
+    def row(cells: Sequence[Cell]) -> str:
+        return "| " + " | ".join(one.replace("|", "\\|").replace("\n", " ") for one in cells) + " |"
+
+    rule = "|" + "---|" * len(table.header)
+    caption = [f"*{table.caption}*", ""] if table.caption else []
+    return [*caption, row(table.header), rule, *(row(cells) for cells in table.rows)]
