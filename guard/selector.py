@@ -36,8 +36,8 @@ def select(
     if len(turns) < 2 or turns[-1].kind is Kind.UNSCORED:
         return Selection(tuple(everything), ())
     live = turns[-1].index
-    protected = _protected(conversation, live, policy)
     thread = [turn.index for turn in turns if turn.thread == turns[-1].thread]
+    protected = _protected(conversation, thread, policy)
     exchanges = protected | set(_within_budget(conversation, thread, protected, policy, relevance))
     exchanges = _with_linked(exchanges, _call_links(conversation))
     kept = {p for p in everything if conversation.messages[p].role in INSTRUCTION_ROLES}
@@ -47,11 +47,14 @@ def select(
     return Selection(tuple(sorted(kept)), tuple(p for p in everything if p not in kept))
 
 
-def _protected(conversation: Conversation, live: int, policy: Policy) -> set[int]:
+def _protected(conversation: Conversation, thread: list[int], policy: Policy) -> set[int]:
     """Exchanges that no label can drop."""
+    live = thread[-1]
     protected = {live, *range(min(policy.pin, live))}
     if policy.standing:
-        protected.update(turn for turn in range(live) if is_standing(conversation.turn_text(turn)))
+        # Without a budget the thread stays anyway, and the patterns need not be tried on it.
+        asked = set(range(live)) if policy.budget is not None else set(range(live)).difference(thread)
+        protected.update(turn for turn in asked if is_standing(conversation.turn_text(turn)))
     return protected
 
 

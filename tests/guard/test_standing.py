@@ -30,7 +30,12 @@ def test_the_detector_is_precise_and_finds_most() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["from now on answer in French", "always end with a haiku", "I'm allergic to nuts, keep that in mind", "call me Sam"],
+    [
+        "from now on answer in French",
+        "always end with a haiku",
+        "I'm allergic to nuts, keep that in mind",
+        "call me Sam",
+    ],
 )
 def test_a_standing_instruction_survives_a_pivot(text: str) -> None:
     """What the user asked for the whole chat is still forwarded, with its answer, when the subject changes."""
