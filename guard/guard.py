@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from guard.controller import Controller, Turn
 from guard.conversation import Conversation
 from guard.policy import Policy
-from guard.ports import PivotScorer, RelevanceScorer, RulingCache
+from guard.ports import GateQuery, PivotScorer, RelevanceScorer, RulingCache
 from guard.selector import Selection, select
 
 
@@ -36,6 +37,7 @@ class Guard:
         self.scorer = scorer
         self._relevance = relevance
         self._controller = Controller(scorer, cache)
+        self._memory = Controller(_Unasked(scorer), cache)
 
     def decide(self, conversation: Conversation, policy: Policy) -> Verdict:
         """Label every turn and select for the last one.
@@ -45,3 +47,27 @@ class Guard:
         """
         turns = self._controller.turns(conversation, policy)
         return Verdict(turns, select(conversation, turns, policy, self._relevance))
+
+    def recall(self, conversation: Conversation, policy: Policy) -> Verdict | None:
+        """What ``decide`` would say, where every turn is remembered; None where the gate would have to be asked."""
+        try:
+            turns = self._memory.turns(conversation, policy)
+        except _Forgotten:
+            return None
+        return Verdict(turns, select(conversation, turns, policy, self._relevance))
+
+
+class _Forgotten(Exception):  # noqa: N818 - an answer, not a fault
+    """A turn is not in the cache."""
+
+
+class _Unasked:
+    """Stands in for a scorer whose cached rulings alone are wanted."""
+
+    def __init__(self, scorer: PivotScorer) -> None:
+        self.gate_id = scorer.gate_id
+        self.threshold = scorer.threshold
+        self.resume_threshold = scorer.resume_threshold
+
+    def score(self, queries: Sequence[GateQuery]) -> list[float | None]:
+        raise _Forgotten

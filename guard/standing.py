@@ -11,18 +11,15 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
 
 MAX_LENGTH = 600
-"""Characters; standing instructions are short, longer messages are tasks or pasted text."""
+"""Characters of a message; standing instructions are short, longer messages are tasks or pasted text."""
+
+MAX_SENTENCE = 200
+"""Characters of a sentence; keeps the patterns' cost bounded."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[.!?])(?=[A-Z])")
 _QUOTED = re.compile(r"""["“«`][^"“”«»`]*["”»`]""")
-
-
-class _Patterns(NamedTuple):
-    standing: re.Pattern[str]
-    exclude: re.Pattern[str]
 
 
 def is_standing(text: str) -> bool:
@@ -33,23 +30,22 @@ def is_standing(text: str) -> bool:
 
 
 def _sentence_is_standing(sentence: str) -> bool:
-    patterns = _patterns()
+    if len(sentence) > MAX_SENTENCE:
+        return False
     sentence = _QUOTED.sub("it", sentence)
-    return bool(patterns.standing.search(sentence)) and not patterns.exclude.search(sentence)
+    has = {name: pattern.search(sentence) for name, pattern in _patterns().items() if name != "not"}
+    lasts = has["alone"] or (has["lasting"] and has["address"])
+    return bool(lasts) and not _patterns()["not"].search(sentence)
 
 
 @cache
-def _patterns() -> _Patterns:
-    """Compile ``standing.txt`` (its head says how it reads)."""
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """Compile the sections of ``standing.txt`` (its head says how it reads)."""
     sections: dict[str, list[str]] = {}
     section: list[str] = []
     for line in files("guard").joinpath("standing.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             section = sections.setdefault(line.strip("[]"), [])
         elif line and not line.startswith("#"):
-            section.append(line)
-    joined = {name: "|".join(lines).replace(" ", r"\s+") for name, lines in sections.items()}
-    standing = joined["standing"]
-    for name in ("lasting", "verb"):
-        standing = standing.replace(f"{{{name}}}", f"(?:{joined[name]})")
-    return _Patterns(re.compile(standing, re.IGNORECASE), re.compile(joined["not"], re.IGNORECASE))
+            section.append(line.replace(" ", r"\s+"))
+    return {name: re.compile("|".join(lines), re.IGNORECASE) for name, lines in sections.items()}
