@@ -82,13 +82,27 @@ def read_sessions(path: Path) -> Iterator[Session]:
     Raises:
         FormatError: a line is not a session.
     """
-    for number, line in enumerate(_lines(path), start=1):
-        if not line.strip():
-            continue
+    for where, value in read_objects(path):
         try:
-            yield parse_session(json.loads(line))
-        except (ValueError, FormatError) as error:
-            raise FormatError(f"{path}:{number}: {error}") from None
+            yield parse_session(value)
+        except FormatError as error:
+            raise FormatError(f"{where}: {error}") from None
+
+
+def read_objects(path: Path) -> Iterator[tuple[str, object]]:
+    """Yield the JSON values of a JSON Lines file, gzip or plain, each with its place as ``file:line``.
+
+    Raises:
+        FormatError: the file cannot be read, or a line is not JSON.
+    """
+    for number, line in enumerate(_lines(path), start=1):
+        if line.strip():
+            where = f"{path}:{number}"
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                raise FormatError(f"{where}: {error}") from None
+            yield where, value
 
 
 def write_sessions(path: Path, sessions: Iterable[Session]) -> None:

@@ -1,0 +1,1 @@
+"""Source conversations: loaders of the official formats, and a registry with licences and pinned digests."""
