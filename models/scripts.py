@@ -7,8 +7,11 @@ LATIN_END = 0x0250
 
 LATIN_ADDITIONAL = range(0x1E00, 0x1F00)
 
-FOREIGN_SHARE = 0.3
-"""Share of letters outside Latin script from which a text counts as foreign; below it stand formulas and names."""
+FOREIGN_SHARE = 0.4
+"""Share of letters outside Latin script above which a text counts as foreign; below it stand names and quotations."""
+
+FOREIGN_LETTERS = 2
+"""Fewest such letters; a single one is a formula's."""
 
 SAMPLE = 2000
 """Characters looked at; a text's script shows early."""
@@ -22,7 +25,7 @@ def is_foreign(text: str) -> bool:
     """
     letters = [character for character in text[:SAMPLE] if character.isalpha()]
     foreign = sum(1 for character in letters if not _is_latin(character))
-    return foreign > FOREIGN_SHARE * len(letters)
+    return foreign >= FOREIGN_LETTERS and foreign > FOREIGN_SHARE * len(letters)
 
 
 def _is_latin(character: str) -> bool:

@@ -35,6 +35,11 @@ class Batcher:
         self._jobs.put(job)
         return job.answer.result()
 
+    @property
+    def waiting(self) -> int:
+        """Calls that no pass has taken yet."""
+        return self._jobs.qsize()
+
     def close(self) -> None:
         """Finish what is queued and stop."""
         self._jobs.put(None)
