@@ -1,0 +1,309 @@
+"""Settings: flags over environment over file over defaults. The only reader of the environment.
+
+Every option of ``guard.yaml`` is an environment variable too: ``policy.pin`` is ``GUARD_POLICY__PIN``.
+The three sources are merged as plain trees before they are validated, so that an unknown or wrong key is refused
+whichever source it came from: environment readers of the usual kind ignore a variable they do not know, and a misspelt
+``GUARD_MOED=shadow`` would enforce.
+
+    >>> load({"backend": "http://localhost:11434/v1"}, {"GUARD_PORT": "9000"}).port
+    9000
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from guard.errors import SettingsError
+from guard.policy import Mode, Policy
+
+PREFIX = "GUARD_"
+NOT_OURS = frozenset({"GUARD_VENV", "GUARD_CONFIG"})
+"""Variables of the prefix that are no options: the scripts' virtual environment, the path of the file itself."""
+SERVICE_LINK = re.compile(r"GUARD_(SERVICE_(HOST|PORT.*)|PORT_\d+_(TCP|UDP).*)$")
+"""What Kubernetes puts into the environment of a pod beside a service named "guard"."""
+
+
+def _comma_list(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _http_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an http:// or https:// URL is wanted")
+    return value
+
+
+Tree = dict[str, Any]
+HttpUrl = Annotated[str, BeforeValidator(_http_url)]
+Keys = Annotated[list[SecretStr], BeforeValidator(_comma_list)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Backend(_Section):
+    """One OpenAI-compatible server."""
+
+    name: str = Field(default="default", pattern=r"^[A-Za-z0-9._-]+$")
+    url: HttpUrl
+    api_key: SecretStr | None = None
+    api_key_env: str | None = None
+
+
+class PolicySettings(_Section):
+    """What decisions depend on beside messages and gate; see ``guard.policy.Policy``."""
+
+    threshold: float | None = Field(default=None, ge=0, le=1)
+    resume: bool = True
+    resume_depth: int = Field(default=4, ge=0, le=64)
+    standing: bool = True
+    pin: int = Field(default=0, ge=0)
+    budget: int | None = Field(default=None, ge=1)
+    recent: int = Field(default=4, ge=1)
+
+
+class Gate(_Section):
+    """Which gate, how it runs, and how long a request waits for it."""
+
+    artifact: str = "shipped"
+    runtime: Literal["auto", "onnx", "torch", "vllm"] = "auto"
+    device: str = "auto"
+    threads: int = Field(default=1, ge=1)
+    url: HttpUrl | None = None
+    budget_ms: int = Field(default=1000, ge=1)
+    workers: int = Field(default=2, ge=1)
+    backlog: int = Field(default=64, ge=1)
+    cache_size: int = Field(default=100_000, ge=1)
+
+
+class Limits(_Section):
+    """Bounds on what a request may cost."""
+
+    body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
+
+
+class Timeouts(_Section):
+    """Seconds. ``read_s`` is the longest silence of a backend, before its first byte and between two."""
+
+    connect_s: float = Field(default=5, gt=0)
+    read_s: float = Field(default=600, gt=0)
+    # Servers in wide use close idle connections after 5 s; letting go first avoids sending into a closing connection.
+    keepalive_s: float = Field(default=4, ge=0)
+    shutdown_s: int = Field(default=30, ge=0)
+
+
+class Auth(_Section):
+    """Keys that clients need; none: anybody who reaches the port."""
+
+    client_keys: Keys = []
+    admin_key: SecretStr | None = None
+
+
+class Admin(_Section):
+    """Where ``/metrics`` is; no port: beside the API."""
+
+    host: str = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65535)
+
+
+class HandoffLogSettings(_Section):
+    """The handoff log; an empty URL turns it off."""
+
+    url: str = "sqlite:///handoffs.sqlite3"
+    content: Literal["none", "full"] = "none"
+    queue: int = Field(default=10_000, ge=1)
+
+
+class Logging(_Section):
+    """The process log, on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "text"] = "json"
+
+
+class Otel(_Section):
+    """OpenTelemetry traces over OTLP/HTTP; no endpoint: none."""
+
+    endpoint: HttpUrl | None = None
+
+
+class Settings(_Section):
+    """Everything an operator may choose."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    backends: list[Backend] = Field(min_length=1)
+    mode: Mode = Mode.ENFORCE
+    modes: dict[str, Mode] = {}
+    policy: PolicySettings = PolicySettings()
+    gate: Gate = Gate()
+    limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
+    auth: Auth = Auth()
+    admin: Admin = Admin()
+    log: HandoffLogSettings = HandoffLogSettings()
+    logging: Logging = Logging()
+    otel: Otel = Otel()
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [backend.name for backend in self.backends]
+        if len(set(names)) < len(names):
+            raise ValueError("backends: every backend needs a name of its own")
+        return self
+
+    def mode_for(self, model: str) -> Mode:
+        """The mode of a model: the first pattern of ``modes`` that fits, else ``mode``."""
+        return next((mode for pattern, mode in self.modes.items() if fnmatchcase(model, pattern)), self.mode)
+
+    def policy_for(self, mode: Mode, pin: int | None) -> Policy:
+        """The policy of one request; its own pin replaces the configured one."""
+        values = self.policy.model_dump()
+        return Policy(mode=mode, **(values if pin is None else values | {"pin": pin}))
+
+
+def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Merge the sources and validate.
+
+    Args:
+        flags: what was given on the command line, keys as in ``guard.yaml`` (dotted or nested), ``backend`` and
+            ``config``.
+        environ: the process environment.
+
+    Raises:
+        SettingsError: a key is unknown or its value not allowed; the message names the key, never the value.
+    """
+    config = flags.get("config") or environ.get("GUARD_CONFIG")
+    sources = [
+        _file_tree(config) if config else {},
+        _environment_tree(environ),
+        _flag_tree({key: value for key, value in flags.items() if key != "config"}),
+    ]
+    merged: Tree = {}
+    for source in sources:
+        merged = _merge(merged, _expand_backend(source))
+    _resolve_keys(merged, environ)
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_explain(detail) for detail in error.errors())) from None
+
+
+def _file_tree(path: str) -> Tree:
+    try:
+        tree = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"config: cannot read {path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise SettingsError(f"config: {path}{where} is not valid YAML") from None
+    if not isinstance(tree, dict | None):
+        raise SettingsError(f"config: {path} must hold keys and values at its top level")
+    return tree or {}
+
+
+def _environment_tree(environ: Mapping[str, str]) -> Tree:
+    tree: Tree = {}
+    for name, value in environ.items():
+        if not name.startswith(PREFIX) or name in NOT_OURS or SERVICE_LINK.match(name):
+            continue
+        if name == "GUARD_PORT" and value.startswith("tcp://"):  # Kubernetes again
+            continue
+        _put(tree, name.removeprefix(PREFIX).lower().split("__"), _parsed(value))
+    return tree
+
+
+def _flag_tree(flags: Mapping[str, Any]) -> Tree:
+    tree: Tree = {}
+    for name, value in flags.items():
+        if value is not None:
+            _put(tree, name.split("."), _parsed(value) if isinstance(value, str) else value)
+    return tree
+
+
+def _put(tree: Tree, path: list[str], value: object) -> None:
+    for key in path[:-1]:
+        inner = tree.setdefault(key, {})
+        if not isinstance(inner, dict):
+            inner = tree[key] = {}
+        tree = inner
+    tree[path[-1]] = value
+
+
+def _parsed(value: str) -> object:
+    """Lists, objects and null may be written as JSON; numbers and switches are read by the validation."""
+    if value == "null":
+        return None
+    if value[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _expand_backend(tree: Tree) -> Tree:
+    """``backend`` (one URL) and ``backend_key`` are short for ``backends`` with one entry."""
+    short = {"url": tree.get("backend"), "api_key": tree.get("backend_key")}
+    if "backend" not in tree:
+        return tree
+    rest = {key: value for key, value in tree.items() if key not in ("backend", "backend_key")}
+    return rest | {"backends": [{key: value for key, value in short.items() if value is not None}]}
+
+
+def _merge(low: Tree, high: Tree) -> Tree:
+    merged = dict(low)
+    for key, value in high.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _resolve_keys(tree: Tree, environ: Mapping[str, str]) -> None:
+    """Fetch the keys that backends name by ``api_key_env``."""
+    backends = tree.get("backends")
+    for number, backend in enumerate(backends if isinstance(backends, list) else []):
+        name = backend.get("api_key_env") if isinstance(backend, dict) else None
+        if not name:
+            continue
+        if name not in environ:
+            raise SettingsError(f"backends.{number}.api_key_env: the environment has no variable {name}")
+        backend["api_key"] = environ[name]
+
+
+def _explain(detail: ErrorDetails) -> str:
+    path = [str(part) for part in detail["loc"]]
+    key = ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key; {_allowed(path)}"
+    if detail["type"] == "missing" and key == "backends":
+        return "backends: at least one is needed, for example --backend http://localhost:11434/v1"
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message
+
+
+def _allowed(path: list[str]) -> str:
+    section: type[BaseModel] = Settings
+    for part in path[:-1]:
+        field = section.model_fields.get(part)
+        inner = field.annotation if field else None
+        section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else section
+        section = Backend if part == "backends" else section
+    names = sorted(section.model_fields)
+    close = get_close_matches(path[-1], names, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}allowed here: {', '.join(names)}"
