@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from eval import score
+from eval.switch import command as switch_matrix
 from guard.errors import GuardError
 
 
@@ -26,7 +27,7 @@ class Command(Protocol):
         ...
 
 
-COMMANDS = cast("tuple[Command, ...]", (score,))
+COMMANDS = cast("tuple[Command, ...]", (score, switch_matrix))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

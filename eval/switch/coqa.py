@@ -1,13 +1,6 @@
 """CoQA: a passage, questions about it, short free answers (Reddy et al. 2019, stanfordnlp.github.io/coqa).
 
-The last answer is scored by the official token F1. Both texts are lower-cased and lose punctuation and articles;
-
-    F1(gold, answer) = 2 P R / (P + R) over the multiset of common tokens; without tokens: 1 if both have none, else 0
-
-With several references the official script leaves each out in turn and takes the best of the others, so that a model is
-compared with as many references as each annotator was:
-
-    F1(answer) = mean over i of max over j != i of F1(reference j, answer)
+The last answer is scored by the official token F1 (``eval.answers``).
 
 One episode of the official file, shortened::
 
@@ -19,20 +12,15 @@ One episode of the official file, shortened::
 from __future__ import annotations
 
 import json
-import re
-import string
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval.answers import answer_score
 from eval.switch.episodes import Benchmark, Episode, read_records, texts
 
 INSTRUCTION = "Answer the questions about the passage. Answer with as few words as possible.\n\nPassage:\n"
-
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,24 +30,7 @@ class TokenF1:
     references: tuple[str, ...]
 
     def __call__(self, answer: str) -> float:
-        if len(self.references) == 1:
-            return token_f1(self.references[0], answer)
-        scores = [token_f1(reference, answer) for reference in self.references]
-        return sum(max(scores[:i] + scores[i + 1 :]) for i in range(len(scores))) / len(scores)
-
-
-def token_f1(gold: str, answer: str) -> float:
-    """Token F1 of two texts after the official normalisation."""
-    wanted, given = normalised(gold), normalised(answer)
-    if not wanted or not given:
-        return float(wanted == given)
-    common = sum((Counter(wanted) & Counter(given)).values())
-    return 2 * common / (len(wanted) + len(given))
-
-
-def normalised(text: str) -> list[str]:
-    """Tokens in lower case, without punctuation and articles."""
-    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+        return answer_score(self.references, answer)
 
 
 def load_coqa(path: Path, turns: int | None = None) -> Benchmark:

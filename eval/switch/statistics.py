@@ -24,6 +24,9 @@ import numpy as np
 from eval.intervals import LEVEL, Estimate, FloatArray, resample
 
 REPLICATES = 2000
+FEWEST_EPISODES = 2
+NOISE_DIGITS = 12
+"""Beyond these, an effect that is exactly 0 is the noise of floating point, and must not exclude 0."""
 FEWEST_MODELS = 3
 """With two models the terms cannot be told apart."""
 
@@ -115,7 +118,7 @@ def paired_difference(
     Raises:
         ValueError: the arrays differ in length, or hold fewer than two episodes.
     """
-    if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
+    if first.shape != second.shape or first.ndim != 1 or len(first) < FEWEST_EPISODES:
         raise ValueError("paired scores need two arrays of one length, at least 2")
     difference = first - second
     return _estimate(difference.mean(), difference @ _resamples(len(difference), replicates, rng), len(difference))
@@ -124,7 +127,7 @@ def paired_difference(
 def _check(scores: FloatArray, models: Sequence[str]) -> None:
     if scores.ndim != 3 or scores.shape[:2] != (len(models), len(models)):
         raise ValueError(f"scores must have the shape (K, K, episodes) for {len(models)} models, not {scores.shape}")
-    if scores.shape[2] < 2:
+    if scores.shape[2] < FEWEST_EPISODES:
         raise ValueError("an interval needs at least two episodes")
     if not np.isfinite(scores).all():
         raise ValueError("a score is missing: only episodes with every cell can be paired")
@@ -144,7 +147,7 @@ def _estimate(value: float, drawn: FloatArray, episodes: int) -> Estimate:
     """
     tail = _tail(episodes)
     low, high = np.quantile(drawn, [tail, 1 - tail])
-    return Estimate(float(value), float(low), float(high))
+    return Estimate(*(round(float(one), NOISE_DIGITS) for one in (value, low, high)))
 
 
 def _tail(episodes: int) -> float:
