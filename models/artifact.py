@@ -16,26 +16,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from guard.errors import ArtifactError
+from models.window import WindowSpec
 
 SHIPPED = "shipped"
 MANIFEST = "manifest.json"
 ONNX_FILE = "model.int8.onnx"
 TOKENIZER_FILE = "tokenizer.json"
 WEIGHTS_FILE = "model.safetensors"
-
-
-class WindowSpec(BaseModel):
-    """How a query is cut to the encoder's input; lengths in tokens.
-
-    Attributes:
-        max_tokens: whole pair, special tokens included.
-        turn_tokens: most that the current turn may take; a longer one keeps head and tail.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_tokens: int = Field(default=128, ge=16, le=512)
-    turn_tokens: int = Field(default=64, ge=8, le=256)
 
 
 class DataSource(BaseModel):

@@ -50,7 +50,7 @@ def build_gate(settings: GateSettings) -> Gate:
     """
     artifact = load_artifact(settings.artifact)
     tokenizer = Tokenizer.from_file(str(artifact.file(TOKENIZER_FILE)))
-    return Gate(artifact, Window(artifact.manifest.window, tokenizer), _runtime(settings, artifact))
+    return Gate(artifact, Window(tokenizer, artifact.manifest.window), _runtime(settings, artifact))
 
 
 def build_guard(settings: GateSettings, cache: RulingCache | None = None) -> Guard:

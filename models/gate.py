@@ -40,7 +40,13 @@ class Gate:
 
     def score(self, queries: Sequence[GateQuery]) -> list[float | None]:
         readable = [index for index, query in enumerate(queries) if not _abstains(query)]
-        logits = self._runtime.logits([self._window.pair(queries[index]) for index in readable]) if readable else []
+        logits = (
+            self._runtime.logits(
+                [self._window.render(queries[index].history, queries[index].turn) for index in readable]
+            )
+            if readable
+            else []
+        )
         found: list[float | None] = [None] * len(queries)
         for index, logit in zip(readable, logits, strict=True):
             found[index] = _sigmoid(logit / self._manifest.temperature)

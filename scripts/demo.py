@@ -7,19 +7,21 @@ client, and prints for each turn what the guard decided and what it saved.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
-import httpx
 from openai import OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 from rich.console import Console
@@ -45,7 +47,7 @@ class Answer:
 
     text: str
     prompt_tokens: int
-    headers: httpx.Headers
+    headers: Mapping[str, str]
 
 
 def main() -> None:
@@ -114,9 +116,14 @@ def _free_port() -> int:
 
 def _ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=2).status_code == 200
-    except httpx.TransportError:
+        return bool(_get(f"{url}/readyz"))
+    except URLError:
         return False
+
+
+def _get(url: str) -> str:
+    with urlopen(url, timeout=5) as answer:  # noqa: S310 - a server that this script started
+        return str(answer.read().decode())
 
 
 def _talk(console: Console, backend: str, proxy: str) -> None:
@@ -164,9 +171,9 @@ def _prompt_tokens(backend: str, history: list[ChatCompletionMessageParam]) -> i
 
 
 def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    answer = httpx.post(url, json=body, timeout=30)
-    answer.raise_for_status()
-    found: dict[str, Any] = answer.json()
+    request = Request(url, json.dumps(body).encode(), {"content-type": "application/json"})  # noqa: S310
+    with urlopen(request, timeout=30) as answer:  # noqa: S310
+        found: dict[str, Any] = json.load(answer)
     return found
 
 
@@ -182,7 +189,7 @@ def _verdict(answer: Answer, without: int) -> str:
 
 def _digest(console: Console, proxy: str) -> None:
     table = Table("metric", "value", title="From /metrics", title_justify="left")
-    for line in httpx.get(f"{proxy}/metrics", timeout=5).text.splitlines():
+    for line in _get(f"{proxy}/metrics").splitlines():
         name, _, value = line.rpartition(" ")
         if name.startswith(METRICS) and "_created" not in name and "_bucket" not in name and float(value):
             table.add_row(name, value)

@@ -50,7 +50,7 @@ def test_pairs_are_scored_by_the_server_in_their_order() -> None:
     with score_server(answer, seen) as url:
         logits = VllmRuntime(ARTIFACT, url + "/").logits([("h0", "t0"), ("h1", "t1")])
     assert logits == pytest.approx([0.0, math.log(1 / 3)])
-    assert seen == [{"path": "/score", "text_1": ["h0", "h1"], "text_2": ["t0", "t1"], "truncate_prompt_tokens": 128}]
+    assert seen == [{"path": "/score", "text_1": ["h0", "h1"], "text_2": ["t0", "t1"], "truncate_prompt_tokens": 96}]
 
 
 @pytest.mark.parametrize("answer", [{}, {"data": []}, {"data": [{"index": 0}]}, {"data": None}])
