@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from eval.replay import SessionCache
 from guard.guard import Guard
 from guard.policy import Policy
-from models.build import GateSettings, build_guard
 
 
 @dataclass(frozen=True)
@@ -36,5 +35,8 @@ def add_gate_arguments(parser: ArgumentParser) -> None:
 
 def load_gate(arguments: Namespace) -> LoadedGate:
     """Build the guard that the arguments name."""
+    # Here and not at the top: reports and data commands should not wait for numeric libraries to load.
+    from models.build import GateSettings, build_guard
+
     cache = SessionCache()
     return LoadedGate(build_guard(GateSettings(artifact=arguments.gate, threads=arguments.threads), cache), cache)

@@ -30,6 +30,7 @@ class Part(NamedTuple):
 
 
 Metric = Callable[[TurnRecord], Part]
+UnitKey = Callable[[TurnRecord], Hashable]
 NOTHING = Part(0, 0)
 
 
@@ -206,12 +207,18 @@ RECALL_AT_LIMIT = "recall_pivot_at_1pct_false_reset"
 class Table:
     """Records with their sessions numbered: the units that a bootstrap draws."""
 
-    def __init__(self, records: Sequence[TurnRecord], units: Sequence[Hashable] | None = None) -> None:
-        """Take records; ``units`` fixes the numbering of sessions so that two tables can be paired."""
+    def __init__(
+        self, records: Sequence[TurnRecord], units: Sequence[Hashable] | None = None, key: UnitKey | None = None
+    ) -> None:
+        """Take records; ``units`` fixes the numbering of sessions so that two tables can be paired.
+
+        ``key`` names a record's unit; by default its session (source, variant and id).
+        """
+        name = unit if key is None else key
         self.records = list(records)
-        self.units = list(dict.fromkeys(map(unit, self.records))) if units is None else list(units)
-        numbers = {name: number for number, name in enumerate(self.units)}
-        self._unit = np.array([numbers[unit(record)] for record in self.records], dtype=np.int64)
+        self.units = list(dict.fromkeys(map(name, self.records))) if units is None else list(units)
+        numbers = {one: number for number, one in enumerate(self.units)}
+        self._unit = np.array([numbers[name(record)] for record in self.records], dtype=np.int64)
 
     def statistic(self, name: str) -> Statistic:
         """The metric ``name`` as a function of session weights.

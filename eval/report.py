@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from string import Template
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -11,6 +14,7 @@ from rich.table import Table as RichTable
 from eval.intervals import Estimate
 
 Cell = str
+TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,16 @@ class Report:
 
 
 def print_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Print a table on standard output, wide enough for its content where the output is not a terminal."""
+    """Print a table on standard output, as wide as it needs to be where the output is not a terminal."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=20 + 40 * len(header))
     table = RichTable(title=caption, title_justify="left")
     for number, title in enumerate(header):
         table.add_column(title, justify="left" if number == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console.print(table, width=None if console.is_terminal else 40 + 40 * len(header))
+    console.print(table)
 
 
 def cell(estimate: Estimate, digits: int = 3) -> Cell:
@@ -79,6 +85,30 @@ def markdown(report: Report) -> str:
         for table in section.tables:
             lines += ["", *_markdown_table(table)]
     return "\n".join(lines) + "\n"
+
+
+def html(report: Report) -> str:
+    """The report as one HTML file that loads nothing from elsewhere."""
+    body = "\n".join(_html_section(section) for section in report.sections)
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(title=escape(report.title), body=body)
+
+
+def _html_section(section: Section) -> str:
+    paragraphs = [f"<p>{escape(part)}</p>" for part in section.text.split("\n\n") if part]
+    figures = [
+        f"<figure>{figure.svg}<figcaption>{escape(figure.caption)}</figcaption></figure>" for figure in section.figures
+    ]
+    tables = [_html_table(table) for table in section.tables]
+    return "\n".join([f"<section><h2>{escape(section.title)}</h2>", *paragraphs, *figures, *tables, "</section>"])
+
+
+def _html_table(table: ReportTable) -> str:
+    def row(cells: Sequence[Cell], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(one)}</{tag}>" for one in cells) + "</tr>"
+
+    rows = "".join(row(cells, "td") for cells in table.rows)
+    head = f"<caption>{escape(table.caption)}</caption><thead>{row(table.header, 'th')}</thead>"
+    return f'<div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>'
 
 
 def _markdown_table(table: ReportTable) -> list[str]:

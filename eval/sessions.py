@@ -17,7 +17,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eval.errors import FormatError
@@ -65,6 +65,10 @@ class Session:
             if self.turns[position].label is Label.PIVOT:
                 return number
         return None
+
+    def without_answers(self) -> Session:
+        """The session without reference answers."""
+        return Session(self.id, tuple(replace(turn, answers=()) for turn in self.turns))
 
     def shortlist(self, position: int) -> tuple[int, ...]:
         """Ground truth of spliced sessions: earlier user and assistant utterances of the same segment.

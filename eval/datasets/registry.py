@@ -38,6 +38,7 @@ class DataSet:
         licence: of the texts, as their publisher states it.
         official: loader of the publisher's own files, if they are read.
         files: where the publisher has them.
+        kind: ``qa`` or ``chit-chat``, where a finding of the paper speaks of it.
         scores_answers: whether the assistant's texts are reference answers that an answer can be scored against.
     """
 
@@ -46,6 +47,7 @@ class DataSet:
     licence: str
     official: Loader | None = None
     files: tuple[RemoteFile, ...] = ()
+    kind: str = ""
     scores_answers: bool = False
 
 
@@ -58,6 +60,7 @@ DATASETS = (
         "CC BY-NC-SA 4.0",
         topiocqa.load,
         (RemoteFile(f"{_HUB}/topiocqa_train.jsonl"), RemoteFile(f"{_HUB}/topiocqa_valid.jsonl")),
+        kind="qa",
         scores_answers=True,
     ),
     DataSet(
@@ -72,6 +75,7 @@ DATASETS = (
                 "e640e37cf4317cd09fc02a4cd57ef130a185f23635f4003b0cee341ffcb45e60",
             ),
         ),
+        kind="chit-chat",
     ),
     DataSet(
         "coqa",
@@ -79,12 +83,13 @@ DATASETS = (
         "mixed by source of the passages",
         coqa.load,
         (RemoteFile(f"{_STANFORD}/coqa-train-v1.0.json"), RemoteFile(f"{_STANFORD}/coqa-dev-v1.0.json")),
+        kind="qa",
         scores_answers=True,
     ),
-    DataSet("personachat", "PersonaChat", "not stated for the texts"),
-    DataSet("mtrag_un", "MTRAG-UN", "Apache-2.0"),
+    DataSet("personachat", "PersonaChat", "not stated for the texts", kind="chit-chat"),
+    DataSet("mtrag_un", "MTRAG-UN", "Apache-2.0", kind="qa"),
     DataSet("mt_eval", "MT-Eval", "MIT"),
-    DataSet("byu_chitchat", "BYU chit-chat", "MIT"),
+    DataSet("byu_chitchat", "BYU chit-chat", "MIT", kind="chit-chat"),
     DataSet("kdconv", "KdConv (Chinese)", "Apache-2.0"),
     DataSet("crosswoz", "CrossWOZ (Chinese)", "Apache-2.0"),
 )
@@ -105,6 +110,7 @@ class Source:
             "name": self.dataset.name,
             "title": self.dataset.title,
             "licence": self.dataset.licence,
+            "kind": self.dataset.kind,
             "file": self.path.name,
             "sha256": self.digest,
             "conversations": len(self.conversations),

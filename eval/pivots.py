@@ -1,0 +1,270 @@
+"""``guard-eval pivots``: the pivot benchmark of arXiv 2605.09268 on three paths.
+
+gate       no chat model: label from the gate, shortlist = what the selector keeps
+unguarded  the model sees the whole history and answers the joint prompt: label and shortlist are its own
+guarded    the same model behind the proxy
+
+An interrupted run loses nothing: the same command resumes from the answers in the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from eval import splices
+from eval.backend_options import add_backend_arguments, endpoint
+from eval.chat_client import ChatClient, Endpoint, ReplayCache
+from eval.datasets.registry import Source, load_source
+from eval.errors import DataError
+from eval.gate import LoadedGate, add_gate_arguments, load_gate
+from eval.model_paths import Plan, Task, Turn, ask, turns_of
+from eval.pivots_report import write_reports
+from eval.prompt import prompt_digests
+from eval.proxy import running_proxy
+from eval.records import RECORDS, RunCard, TurnRecord, json_digest, write_card, write_records
+from eval.report import print_table
+from eval.score import score_sessions
+from eval.sessions import Session, session_json, write_sessions
+from guard.policy import Policy
+
+NAME = "pivots"
+HELP = "run the pivot benchmark: gate only, unguarded and guarded chat models"
+VARIANTS = ("v1", "v2", "v3")
+PATHS = ("gate", "unguarded", "guarded")
+SAMPLES = Path(__file__).parent / "samples"
+CHOICES = (
+    "[ours] V3 cuts p in {1..6} user turns of B, as V1 does; its sessions may exceed 20 utterances.",
+    "[ours] Draws are hashes of (seed, variant, digest of the source, counter).",
+    "[ours] The history in a prompt is the data set's own, whatever the model answered before.",
+    "[ours] A malformed answer is retried with its fault named: the same request would bring the same answer.",
+    "[ours] top_k is left to --extra: servers that do not know it refuse the request.",
+    "[ours] On the guarded path the gate reads the utterances as they are sent, with their numbers in front.",
+    "[ours] Intervals: percentile bootstrap over sessions, 95 %, 1000 draws unless --draws says otherwise.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSet:
+    """Sessions of one variant, cut from one source."""
+
+    source: str
+    variant: str
+    sessions: tuple[Session, ...]
+
+    def facts(self) -> dict[str, object]:
+        """What the run card says of it."""
+        digest = json_digest([session_json(session) for session in self.sessions])
+        return {
+            "source": self.source,
+            "variant": self.variant,
+            "digest": digest,
+            **asdict(splices.statistics(self.sessions)),
+        }
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "--data", action="append", default=[], type=_named_path, metavar="NAME=PATH", help="source; may be repeated"
+    )
+    data.add_argument("--sample", action="store_true", help="the sample conversations that come with the package")
+    data.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    data.add_argument("--sessions", type=int, default=300, help="sessions of V1 and V2, and of V3 for each P")
+    data.add_argument("--most-utterances", type=int, default=splices.MOST_UTTERANCES, help="longest session of V1, V2")
+    data.add_argument("--pivot-turns", nargs="+", type=int, default=list(splices.PIVOT_TURNS), metavar="P")
+    data.add_argument("--seed", type=int, default=0)
+    paths = parser.add_argument_group("paths")
+    paths.add_argument("--paths", nargs="+", choices=PATHS, default=["gate"])
+    paths.add_argument("--model", action="append", default=[], help="chat model at the server; may be repeated")
+    paths.add_argument("--model-sessions", type=int, help="only the first N sessions of each set for chat models")
+    paths.add_argument("--repeats", type=int, default=2, help="runs of each chat model (default 2)")
+    paths.add_argument("--answers", action="store_true", help="also ask plainly, where answers can be scored")
+    paths.add_argument("--structured", action="store_true", help="constrain decoding to the joint answer's schema")
+    paths.add_argument("--max-tokens", type=int, default=256, help="longest answer (default 256)")
+    paths.add_argument("--violation-retries", type=int, default=2, help="attempts after a malformed answer")
+    paths.add_argument("--guard-url", help="a running proxy (default: start guard-serve)")
+    add_gate_arguments(parser)
+    add_backend_arguments(parser)
+    parser.add_argument("--draws", type=int, default=1000, help="resamples of the bootstrap")
+    parser.add_argument("--out", type=Path, default=Path("run"), help="run folder (default run)")
+
+
+def run(arguments: Namespace) -> int:
+    """Build the sessions, walk the paths, and write records, card and reports."""
+    started = time.monotonic()
+    models = [path for path in arguments.paths if path != "gate"]
+    if models and not arguments.model:
+        raise DataError("--model is needed for the paths " + " and ".join(models))
+    sources = list(_sources(arguments))
+    sets = [one for source in sources for one in session_sets(source, arguments)]
+    gate = load_gate(arguments)
+    policy = Policy(threshold=arguments.threshold)
+    if arguments.dry_run:
+        _print_plan(gate, policy, sets, arguments)
+        return 0
+    shown = {key: _shown(value) for key, value in vars(arguments).items() if key not in ("run", "command")}
+    card = RunCard.begin("guard-eval pivots", shown, arguments.seed)
+    card.gate = gate.facts(policy)
+    card.models = list(arguments.model)
+    card.sources = [source.facts() for source in sources]
+    card.sessions = [one.facts() for one in sets]
+    card.prompts = prompt_digests()
+    card.choices = list(CHOICES)
+    records = gate_records(gate, policy, sets) if "gate" in arguments.paths else []
+    out: Path = arguments.out
+    out.mkdir(parents=True, exist_ok=True)
+    for one in sets:
+        write_sessions(out / f"{one.source}-{one.variant}.jsonl.gz", one.sessions)
+    if models:
+        records += asyncio.run(model_records(gate, policy, sets, arguments, card))
+    write_records(out / RECORDS, records)
+    card.failures = dict(Counter(record.error for record in records if record.error))
+    card.failures |= Counter(f"malformed: {slug}" for record in records for slug in record.violations)
+    card.wall_s = round(time.monotonic() - started, 1)
+    write_card(out, card)
+    for table in write_reports([out], out, arguments.draws):
+        print_table(table.caption, table.header, table.rows)
+    return 0
+
+
+def session_sets(source: Source, arguments: Namespace) -> Iterable[SessionSet]:
+    """The variants that are asked for, cut from one source."""
+    name, digest, seed = source.dataset.name, source.digest, arguments.seed
+    if {"v1", "v2"} & set(arguments.variants):
+        hard = splices.v1(source.conversations, digest, seed, arguments.sessions, arguments.most_utterances)
+        if "v1" in arguments.variants:
+            yield SessionSet(name, "v1", tuple(_scorable(hard, source)))
+        if "v2" in arguments.variants:
+            yield SessionSet(name, "v2", tuple(_scorable(splices.v2(hard, digest, seed), source)))
+    if "v3" in arguments.variants:
+        late = splices.v3(source.conversations, digest, seed, arguments.sessions, arguments.pivot_turns)
+        yield SessionSet(name, "v3", tuple(_scorable(late, source)))
+
+
+def gate_records(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet]) -> list[TurnRecord]:
+    """The path without a chat model."""
+    return [record for one in sets for record in score_sessions(gate, one.sessions, one.source, policy, one.variant)]
+
+
+async def model_records(
+    gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace, card: RunCard
+) -> list[TurnRecord]:
+    """The paths with a chat model, one after the other; the card gets the counts of calls."""
+    records: list[TurnRecord] = []
+    cache = ReplayCache(arguments.cache)
+    try:
+        for path in (path for path in PATHS if path != "gate" and path in arguments.paths):
+            async with _endpoint(path, arguments) as target, ChatClient(target, cache) as client:
+                for plan in plans(path, gate, policy, arguments):
+                    turns = plan_turns(gate, policy, plan.task, sets, arguments.model_sessions)
+                    records += await ask(client, plan, turns, f"{plan.model} {path} {plan.task} {plan.repeat + 1}")
+                card.calls |= {f"{path}: {key}": count for key, count in client.calls.items()}
+    finally:
+        cache.close()
+    return records
+
+
+def plans(path: str, gate: LoadedGate, policy: Policy, arguments: Namespace) -> Iterable[Plan]:
+    """Every run of every model on a path."""
+    options: dict[str, object] = {"temperature": 0, "top_p": 0.9}
+    if arguments.max_tokens:
+        options["max_tokens"] = arguments.max_tokens
+    options |= arguments.extra
+    tasks: tuple[Task, ...] = ("joint", "answer") if arguments.answers else ("joint",)
+    salt = json_digest(gate.facts(policy)) if path == "guarded" else ""
+    for model in arguments.model:
+        for task in tasks:
+            for repeat in range(arguments.repeats):
+                yield Plan(
+                    "guarded" if path == "guarded" else "unguarded",
+                    model,
+                    task,
+                    repeat,
+                    options,
+                    structured=arguments.structured,
+                    violation_retries=arguments.violation_retries,
+                    salt=salt,
+                )
+
+
+def plan_turns(
+    gate: LoadedGate, policy: Policy, task: Task, sets: Sequence[SessionSet], limit: int | None
+) -> list[Turn]:
+    """The turns that a task asks, of the first ``limit`` sessions of each set."""
+    return [
+        turn for one in sets for turn in turns_of(gate, policy, task, one.sessions[:limit], one.source, one.variant)
+    ]
+
+
+@asynccontextmanager
+async def _endpoint(path: str, arguments: Namespace) -> AsyncIterator[Endpoint]:
+    if path == "unguarded":
+        yield endpoint(arguments)
+    elif arguments.guard_url:
+        yield endpoint(arguments, arguments.guard_url)
+    else:
+        settings = {
+            "gate.artifact": arguments.gate,
+            "gate.threads": arguments.threads,
+            "gate.budget_ms": 60_000,
+            "policy.threshold": arguments.threshold,
+            "log.url": "",
+        }
+        backend = endpoint(arguments)
+        async with running_proxy(backend.base_url, settings, arguments.out / "guard-serve.log") as url:
+            yield endpoint(arguments, url)
+
+
+def _sources(arguments: Namespace) -> Iterable[Source]:
+    given = list(arguments.data)
+    if arguments.sample:
+        given += [(file.name.removesuffix(".jsonl.gz"), file) for file in sorted(SAMPLES.glob("*.jsonl.gz"))]
+    if not given:
+        raise DataError("no data: give --data NAME=PATH, or --sample for the conversations that come with the package")
+    return [load_source(name, path) for name, path in given]
+
+
+def _scorable(sessions: Iterable[Session], source: Source) -> Iterable[Session]:
+    """Sessions with reference answers only where the data set has such."""
+    if source.dataset.scores_answers:
+        return sessions
+    return [session.without_answers() for session in sessions]
+
+
+def _print_plan(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace) -> None:
+    rows = []
+    for path in (path for path in arguments.paths if path != "gate"):
+        for plan in plans(path, gate, policy, arguments):
+            turns = plan_turns(gate, policy, plan.task, sets, arguments.model_sessions)
+            asked = [plan.request(turn.session, turn.position) for turn in turns]
+            kept = sum(t.decision.tokens_kept if path == "guarded" else t.decision.tokens_offered for t in turns)
+            most = len(asked) * arguments.max_tokens
+            rows.append(
+                (path, plan.model, plan.task, str(plan.repeat + 1), f"{len(asked):,}", f"{kept:,}", f"{most:,}")
+            )
+    header = ("path", "model", "task", "run", "calls", "prompt tokens (estimate)", "answer tokens (at most)")
+    print_table("Calls, if no answer has to be asked for twice", header, rows)
+
+
+def _named_path(text: str) -> tuple[str, Path]:
+    name, separator, path = text.partition("=")
+    if not separator or not name:
+        raise ArgumentTypeError("NAME=PATH is wanted, e.g. topiocqa=topiocqa_valid.jsonl")
+    return name, Path(path)
+
+
+def _shown(value: object) -> object:
+    """An argument as JSON; paths by their names, which are the same on every machine."""
+    if isinstance(value, Path):
+        return value.name
+    if isinstance(value, list | tuple):
+        return [_shown(one) for one in value]
+    return value
