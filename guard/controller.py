@@ -96,11 +96,11 @@ class Controller:
     ) -> Turn:
         if index == 0:
             return Turn(0, Kind.FIRST, None, 0, digest=digest)
-        history = conversation.utterances(threads.members[threads.current])
-        if not conversation.turn_text(index).strip() or not history:
-            return Turn(index, Kind.UNSCORED, None, threads.current, "no_text", digest)
         ruling = self._cache.get(digest)
         if ruling is None:
+            history = conversation.utterances(threads.members[threads.current])
+            if not conversation.turn_text(index).strip() or not history:
+                return Turn(index, Kind.UNSCORED, None, threads.current, "no_text", digest)
             ruling = self._rule(conversation, index, threads, policy, threshold)
             self._cache.put(digest, ruling)
         if ruling.probability is None:

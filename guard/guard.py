@@ -70,4 +70,5 @@ class _Unasked:
         self.resume_threshold = scorer.resume_threshold
 
     def score(self, queries: Sequence[GateQuery]) -> list[float | None]:
+        del queries
         raise _Forgotten

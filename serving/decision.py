@@ -41,19 +41,23 @@ def read_controls(head: Mapping[bytes, bytes]) -> Controls:
         ApiError: a value is not allowed; the message says what is.
     """
     mode, pin = head.get(MODE_HEADER), head.get(PIN_HEADER)
-    if mode is not None and mode.strip().lower().decode("latin-1") not in list(Mode):
+    return Controls(None if mode is None else _read_mode(mode), None if pin is None else _read_pin(pin))
+
+
+def _read_mode(value: bytes) -> Mode:
+    try:
+        return Mode(value.strip().lower().decode("latin-1"))
+    except ValueError:
         allowed = ", ".join(Mode)
-        raise bad_request(f"x-guard-mode must be one of: {allowed}.", code="invalid_header", param="x-guard-mode")
-    if pin is not None and not (pin.strip().isdigit() and len(pin) < 10):
-        raise bad_request(
-            "x-guard-pin must be the number of first exchanges to keep, 0 or more.",
-            code="invalid_header",
-            param="x-guard-pin",
-        )
-    return Controls(
-        Mode(mode.strip().lower().decode("latin-1")) if mode is not None else None,
-        int(pin) if pin is not None else None,
-    )
+        message = f"x-guard-mode must be one of: {allowed}."
+        raise bad_request(message, code="invalid_header", param="x-guard-mode") from None
+
+
+def _read_pin(value: bytes) -> int:
+    if value.strip().isdigit() and len(value) < 10:
+        return int(value)
+    message = "x-guard-pin must be the number of first exchanges to keep, 0 or more."
+    raise bad_request(message, code="invalid_header", param="x-guard-pin")
 
 
 @dataclass(frozen=True, slots=True)
