@@ -4,6 +4,7 @@
     ├── SettingsError      the operator must correct a setting
     ├── ArtifactError      the operator must supply another gate artifact
     ├── UnreadableChat     the request goes to the backend untouched; the backend judges it
+    ├── StoreError         the request goes on without what the store would have known
     └── ScoringError       the request goes through unguarded, marked with ``reason``
 
 Messages never quote chat text or keys.
@@ -26,6 +27,10 @@ class ArtifactError(GuardError):
 
 class UnreadableChat(GuardError):  # noqa: N818 - reads as the state of the request
     """Valid JSON that is not a chat the guard understands."""
+
+
+class StoreError(GuardError):
+    """A store of remembered things cannot be reached, or does not answer in time."""
 
 
 class ScoringError(GuardError):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from guard.authorship import Author
 from guard.conversation import Utterance
 
 
@@ -78,3 +79,30 @@ class RulingCache(Protocol):
     def get(self, key: bytes) -> Ruling | None: ...
 
     def put(self, key: bytes, ruling: Ruling) -> None: ...
+
+
+class AuthorshipLedger(Protocol):
+    """Who said what: authors of assistant messages by key (``guard.authorship.keys_of``).
+
+    Bounded, and it may forget at any time; what it forgot has an unknown author.
+    """
+
+    async def record(self, keys: Sequence[bytes], author: Author) -> None:
+        """Remember that ``author`` said what the keys stand for; by one model, the newest time counts.
+
+        Raises:
+            StoreError: the store cannot be reached.
+        """
+        ...
+
+    async def lookup(self, keys: Sequence[bytes]) -> list[tuple[Author, ...]]:
+        """What is remembered of each key: one author a model, none where nothing is.
+
+        Raises:
+            StoreError: the store cannot be reached.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Write what is still to be written, and let go of the store."""
+        ...

@@ -127,6 +127,19 @@ class HandoffLogSettings(_Section):
     queue: int = Field(default=10_000, ge=1)
 
 
+class LedgerSettings(_Section):
+    """Who wrote which assistant message; an empty URL turns it off.
+
+    ``memory``, ``sqlite:///FILE`` (survives a restart), or ``redis://HOST:PORT/DB`` (replicas know each other's).
+    """
+
+    url: str = "memory"
+    capacity: int = Field(50_000, ge=1)
+    store_capacity: int = Field(2_000_000, ge=1)
+    ttl_s: float = Field(30 * 24 * 3600, gt=0)
+    budget_ms: int = Field(50, ge=1)
+
+
 class Logging(_Section):
     """The process log, on stderr."""
 
@@ -155,6 +168,7 @@ class Settings(_Section):
     auth: Auth = Auth()
     admin: Admin = Admin()
     log: HandoffLogSettings = HandoffLogSettings()
+    ledger: LedgerSettings = LedgerSettings()
     logging: Logging = Logging()
     otel: Otel = Otel()
 
