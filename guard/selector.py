@@ -35,7 +35,6 @@ def select(
     everything = range(len(conversation.messages))
     if len(turns) < 2 or turns[-1].kind is Kind.UNSCORED:
         return Selection(tuple(everything), ())
-    live = turns[-1].index
     thread = [turn.index for turn in turns if turn.thread == turns[-1].thread]
     protected = _protected(conversation, thread, policy)
     exchanges = protected | set(_within_budget(conversation, thread, protected, policy, relevance))
@@ -111,12 +110,14 @@ def _cost(conversation: Conversation, exchanges: Iterable[int]) -> int:
 def _call_links(conversation: Conversation) -> list[tuple[int, int]]:
     """Pairs of exchanges that share a tool call and one of its results, when a result came late.
 
-    A result answers the latest earlier call of its id: some clients count their ids anew in every exchange.
+    A result answers the latest earlier call of its id: some clients count their ids anew in every exchange. The
+    preamble stays or goes with exchange 0, so its calls count as that exchange's.
     """
     owner: dict[str, int] = {}
     links: list[tuple[int, int]] = []
-    for number, exchange in enumerate(conversation.exchanges):
-        for position in exchange.members:
+    groups = [(0, conversation.preamble), *((n, exchange.members) for n, exchange in enumerate(conversation.exchanges))]
+    for number, members in groups:
+        for position in members:
             message = conversation.messages[position]
             owner.update(dict.fromkeys(message.calls, number))
             if message.role in RESULT_ROLES and message.answers is not None:
