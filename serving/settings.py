@@ -61,6 +61,55 @@ class Backend(_Section):
     url: HttpUrl
     api_key: SecretStr | None = None
     api_key_env: str | None = None
+    models: list[str] = ["*"]
+
+
+class Target(_Section):
+    """Where a route leads: a model, at one backend or at all that serve it."""
+
+    model: str = Field(min_length=1)
+    backend: str | None = None
+
+
+def _target(value: object) -> object:
+    return {"model": value} if isinstance(value, str) else value
+
+
+Targets = Annotated[list[Annotated[Target, BeforeValidator(_target)]], Field(min_length=1)]
+
+
+class RoutingSettings(_Section):
+    """What happens when a backend does not answer.
+
+    Another target is tried when a backend cannot be reached or answers with a status of ``fallback_on``: it has done
+    nothing then. After a break or a time-out it may have, and a second call could be a second bill; ``after_accept``
+    says to take that chance.
+    """
+
+    fallback_on: list[int] = [429, 500, 502, 503, 529]
+    after_accept: bool = False
+    retries: int = Field(default=0, ge=0, le=5)
+    retry_share: float = Field(default=0.2, ge=0, le=1)
+    retry_burst: int = Field(default=20, ge=0)
+    breaker_failures: int = Field(default=5, ge=1)
+    breaker_s: float = Field(default=30, ge=0)
+    order: Literal["configured", "risk"] = "configured"
+
+
+class RiskSettings(_Section):
+    """What a change of model is expected to cost: the file that ``guard-eval switch-matrix`` writes."""
+
+    file: str | None = None
+
+
+class HandoffSettings(_Section):
+    """What is done to a request when another model goes on with its history; nothing by default.
+
+    ``drop`` the other model's answers, ``restate`` the user's requests, ``mark`` the other model's turns, ``strip``
+    reasoning that another provider signed. See ``serving.mitigations``.
+    """
+
+    mitigations: list[Literal["drop", "restate", "mark", "strip"]] = []
 
 
 class PolicySettings(_Section):
@@ -161,6 +210,10 @@ class Settings(_Section):
     backends: list[Backend] = Field(min_length=1)
     mode: Mode = Mode.ENFORCE
     modes: dict[str, Mode] = {}
+    routes: dict[str, Targets] = {}
+    routing: RoutingSettings = RoutingSettings()
+    handoff: HandoffSettings = HandoffSettings()
+    risk: RiskSettings = RiskSettings()
     policy: PolicySettings = PolicySettings()
     gate: Gate = Gate()
     limits: Limits = Limits()
@@ -179,6 +232,17 @@ class Settings(_Section):
             raise ValueError("backends: every backend needs a name of its own")
         return self
 
+    @model_validator(mode="after")
+    def _routes_lead_somewhere(self) -> Self:
+        names = {backend.name for backend in self.backends}
+        for route, targets in self.routes.items():
+            for target in targets:
+                if target.backend is not None and target.backend not in names:
+                    raise ValueError(f"routes.{route}: there is no backend {target.backend}")
+                if target.backend is None and not any(serves(backend, target.model) for backend in self.backends):
+                    raise ValueError(f"routes.{route}: no backend serves {target.model}")
+        return self
+
     def mode_for(self, model: str) -> Mode:
         """The mode of a model: the first pattern of ``modes`` that fits, else ``mode``."""
         return next((mode for pattern, mode in self.modes.items() if fnmatchcase(model, pattern)), self.mode)
@@ -187,6 +251,11 @@ class Settings(_Section):
         """The policy of one request; its own pin replaces the configured one."""
         values = self.policy.model_dump()
         return Policy(mode=mode, **(values if pin is None else values | {"pin": pin}))
+
+
+def serves(backend: Backend, model: str) -> bool:
+    """Whether a backend serves a model, by its names and patterns."""
+    return any(fnmatchcase(model, pattern) for pattern in backend.models)
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
