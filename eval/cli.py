@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from eval import pivots, report_command, score
+from eval import data_command, pivots, report_command, score, verify
 from eval.switch import command as switch_matrix
 from guard.errors import GuardError
 
@@ -27,7 +27,7 @@ class Command(Protocol):
         ...
 
 
-COMMANDS = cast("tuple[Command, ...]", (score, pivots, switch_matrix, report_command))
+COMMANDS = cast("tuple[Command, ...]", (score, pivots, switch_matrix, report_command, verify, data_command))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

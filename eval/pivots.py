@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from eval import splices
 from eval.backend_options import add_backend_arguments, endpoint
 from eval.chat_client import ChatClient, Endpoint, ReplayCache
-from eval.datasets.registry import Source, load_source
 from eval.errors import DataError
 from eval.gate import LoadedGate, add_gate_arguments, load_gate
 from eval.model_paths import Plan, Task, Turn, ask, turns_of
@@ -31,14 +28,13 @@ from eval.proxy import running_proxy
 from eval.records import RECORDS, RunCard, TurnRecord, json_digest, write_card, write_records
 from eval.report import print_table
 from eval.score import score_sessions
-from eval.sessions import Session, session_json, write_sessions
+from eval.session_sets import SessionSet, add_session_arguments, session_sets, sources_of
+from eval.sessions import write_sessions
 from guard.policy import Policy
 
 NAME = "pivots"
 HELP = "run the pivot benchmark: gate only, unguarded and guarded chat models"
-VARIANTS = ("v1", "v2", "v3")
 PATHS = ("gate", "unguarded", "guarded")
-SAMPLES = Path(__file__).parent / "samples"
 CHOICES = (
     "[ours] V3 cuts p in {1..6} user turns of B, as V1 does; its sessions may exceed 20 utterances.",
     "[ours] Draws are hashes of (seed, variant, digest of the source, counter).",
@@ -50,37 +46,9 @@ CHOICES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SessionSet:
-    """Sessions of one variant, cut from one source."""
-
-    source: str
-    variant: str
-    sessions: tuple[Session, ...]
-
-    def facts(self) -> dict[str, object]:
-        """What the run card says of it."""
-        digest = json_digest([session_json(session) for session in self.sessions])
-        return {
-            "source": self.source,
-            "variant": self.variant,
-            "digest": digest,
-            **asdict(splices.statistics(self.sessions)),
-        }
-
-
 def configure(parser: ArgumentParser) -> None:
     """Declare the command's arguments."""
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "--data", action="append", default=[], type=_named_path, metavar="NAME=PATH", help="source; may be repeated"
-    )
-    data.add_argument("--sample", action="store_true", help="the sample conversations that come with the package")
-    data.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    data.add_argument("--sessions", type=int, default=300, help="sessions of V1 and V2, and of V3 for each P")
-    data.add_argument("--most-utterances", type=int, default=splices.MOST_UTTERANCES, help="longest session of V1, V2")
-    data.add_argument("--pivot-turns", nargs="+", type=int, default=list(splices.PIVOT_TURNS), metavar="P")
-    data.add_argument("--seed", type=int, default=0)
+    add_session_arguments(parser)
     paths = parser.add_argument_group("paths")
     paths.add_argument("--paths", nargs="+", choices=PATHS, default=["gate"])
     paths.add_argument("--model", action="append", default=[], help="chat model at the server; may be repeated")
@@ -98,14 +66,18 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Run the benchmark with the gate that the arguments name."""
+    return benchmark(load_gate(arguments), arguments)
+
+
+def benchmark(gate: LoadedGate, arguments: Namespace) -> int:
     """Build the sessions, walk the paths, and write records, card and reports."""
     started = time.monotonic()
     models = [path for path in arguments.paths if path != "gate"]
     if models and not arguments.model:
         raise DataError("--model is needed for the paths " + " and ".join(models))
-    sources = list(_sources(arguments))
+    sources = list(sources_of(arguments))
     sets = [one for source in sources for one in session_sets(source, arguments)]
-    gate = load_gate(arguments)
     policy = Policy(threshold=arguments.threshold)
     if arguments.dry_run:
         _print_plan(gate, policy, sets, arguments)
@@ -133,20 +105,6 @@ def run(arguments: Namespace) -> int:
     for table in write_reports([out], out, arguments.draws):
         print_table(table.caption, table.header, table.rows)
     return 0
-
-
-def session_sets(source: Source, arguments: Namespace) -> Iterable[SessionSet]:
-    """The variants that are asked for, cut from one source."""
-    name, digest, seed = source.dataset.name, source.digest, arguments.seed
-    if {"v1", "v2"} & set(arguments.variants):
-        hard = splices.v1(source.conversations, digest, seed, arguments.sessions, arguments.most_utterances)
-        if "v1" in arguments.variants:
-            yield SessionSet(name, "v1", tuple(_scorable(hard, source)))
-        if "v2" in arguments.variants:
-            yield SessionSet(name, "v2", tuple(_scorable(splices.v2(hard, digest, seed), source)))
-    if "v3" in arguments.variants:
-        late = splices.v3(source.conversations, digest, seed, arguments.sessions, arguments.pivot_turns)
-        yield SessionSet(name, "v3", tuple(_scorable(late, source)))
 
 
 def gate_records(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet]) -> list[TurnRecord]:
@@ -223,22 +181,6 @@ async def _endpoint(path: str, arguments: Namespace) -> AsyncIterator[Endpoint]:
             yield endpoint(arguments, url)
 
 
-def _sources(arguments: Namespace) -> Iterable[Source]:
-    given = list(arguments.data)
-    if arguments.sample:
-        given += [(file.name.removesuffix(".jsonl.gz"), file) for file in sorted(SAMPLES.glob("*.jsonl.gz"))]
-    if not given:
-        raise DataError("no data: give --data NAME=PATH, or --sample for the conversations that come with the package")
-    return [load_source(name, path) for name, path in given]
-
-
-def _scorable(sessions: Iterable[Session], source: Source) -> Iterable[Session]:
-    """Sessions with reference answers only where the data set has such."""
-    if source.dataset.scores_answers:
-        return sessions
-    return [session.without_answers() for session in sessions]
-
-
 def _print_plan(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace) -> None:
     rows = []
     for path in (path for path in arguments.paths if path != "gate"):
@@ -252,13 +194,6 @@ def _print_plan(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], ar
             )
     header = ("path", "model", "task", "run", "calls", "prompt tokens (estimate)", "answer tokens (at most)")
     print_table("Calls, if no answer has to be asked for twice", header, rows)
-
-
-def _named_path(text: str) -> tuple[str, Path]:
-    name, separator, path = text.partition("=")
-    if not separator or not name:
-        raise ArgumentTypeError("NAME=PATH is wanted, e.g. topiocqa=topiocqa_valid.jsonl")
-    return name, Path(path)
 
 
 def _shown(value: object) -> object:

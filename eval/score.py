@@ -47,8 +47,12 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
+    """Score the gate that the arguments name."""
+    return score(load_gate(arguments), arguments)
+
+
+def score(gate: LoadedGate, arguments: Namespace) -> int:
     """Score the files and print the figures."""
-    gate = load_gate(arguments)
     policy = Policy(threshold=arguments.threshold)
     results: dict[str, dict[str, object]] = {}
     everything: list[TurnRecord] = []
