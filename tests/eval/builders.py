@@ -25,7 +25,7 @@ def loaded_gate(scorer: PivotScorer | None = None) -> LoadedGate:
 
 
 def session(name: str, *turns: str) -> Session:
-    """A session from ``U: text`` (no label), ``R: text``, ``P: text``, ``A: text`` (assistant), ``S: text`` (system)."""
+    """A session from ``U: text`` (no label), ``R: text``, ``P: text``, ``A: text`` and ``S: text`` (system)."""
     parsed = [turn.split(": ", 1) for turn in turns]
     roles = {"A": "assistant", "S": "system"}
     return Session(name, tuple(SessionTurn(roles.get(tag, "user"), text, LABELS.get(tag)) for tag, text in parsed))
