@@ -40,6 +40,8 @@ class Forwarder:
         record.backend = backend.name
         url = join(backend.base, request.path, request.query)
         headers = self.auth.upstream_headers(request.headers, backend, request.method)
+        if body is not None and not isinstance(body, bytes) and b"content-length" in request.head:
+            headers.append(("Content-Length", request.head[b"content-length"].decode("latin-1")))
         started = time.perf_counter()
         try:
             response = await self.upstream.send(backend, request.method, url, headers, body)

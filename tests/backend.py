@@ -83,7 +83,7 @@ async def plain_chat(request: Received, wire: Wire) -> None:
     """Answer a chat, streamed where it asks for that, anything else with an empty list."""
     if request.method == "HEAD":
         await wire.write(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n")
-    elif not request.target.split("?")[0].endswith("/chat/completions"):
+    elif request.method != "POST" or not request.target.split("?")[0].endswith("/chat/completions"):
         await wire.answer(b'{"object":"list","data":[]}')
     elif json.loads(request.body).get("stream"):
         await wire.begin_stream()

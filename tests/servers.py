@@ -14,6 +14,7 @@ from guard.cache import LRURulingCache
 from guard.guard import Guard
 from guard.ports import PivotScorer
 from serving.app import App, create_app
+from serving.client import AsgiApp
 from serving.server import bind, make_server
 from serving.settings import Settings, load
 from tests.fakes import WordRelevance, WordScorer
@@ -44,14 +45,20 @@ def running_proxy(backend_url: str, guard: Guard | None = None, **options: Any) 
     flags = {"backend": backend_url, "log.url": ""} | {key.replace("__", "."): value for key, value in options.items()}
     settings = load(flags, {})
     app = create_app(settings, guard or word_guard())
+    with running_app(app) as port:
+        yield Proxy(f"http://127.0.0.1:{port}", port, app, settings)
+
+
+@contextmanager
+def running_app(app: AsgiApp, *, lifespan: bool = True) -> Iterator[int]:
+    """Serve an application in a thread; the value is its port."""
     socket = bind("127.0.0.1", 0)
-    port = socket.getsockname()[1]
-    server = make_server(app, shutdown_s=2)
+    server = make_server(app, shutdown_s=2, lifespan=lifespan)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[socket])), daemon=True)
     thread.start()
     wait_until(lambda: server.started or not thread.is_alive())
     try:
-        yield Proxy(f"http://127.0.0.1:{port}", port, app, settings)
+        yield int(socket.getsockname()[1])
     finally:
         server.should_exit = True
         thread.join(10)
