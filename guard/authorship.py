@@ -116,6 +116,8 @@ def _calls(message: Mapping[str, object]) -> Iterator[object]:
         if isinstance(call, Mapping):
             body = call.get("function") or call.get("custom") or call
             yield [str(call.get("id") or ""), *_named_arguments(body)]
+    if message.get("call_id"):  # an item of the Responses API is a call itself
+        yield [str(message["call_id"]), *_named_arguments(message)]
     legacy = message.get("function_call")
     if isinstance(legacy, Mapping):
         yield ["", *_named_arguments(legacy)]

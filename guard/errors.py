@@ -26,7 +26,15 @@ class ArtifactError(GuardError):
 
 
 class UnreadableChat(GuardError):  # noqa: N818 - reads as the state of the request
-    """Valid JSON that is not a chat the guard understands."""
+    """Valid JSON that is not a chat the guard understands.
+
+    Attributes:
+        reason: bounded slug for headers and metrics.
+    """
+
+    def __init__(self, message: str, reason: str = "unreadable") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class StoreError(GuardError):

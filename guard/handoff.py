@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from guard.authorship import UNKNOWN, Author
-from guard.controller import Turn
+from guard.controller import Label, Turn
 from guard.conversation import Conversation
 from guard.policy import Mode
 from guard.selector import Selection
@@ -36,6 +36,8 @@ class Reason(StrEnum):
     """The client asked for the same name, which now leads to another model."""
     FALLBACK = "fallback"
     """The model that the name leads to did not answer, and the next in line did."""
+    CARRIED = "carried"
+    """The same model as at the last turn; what others wrote before is still carried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +151,26 @@ class ModelHandoff(Handoff):
         return main_author(self.prefix, self.model) or "none"
 
 
-def is_model_handoff(prefix: Prefix, suffix_model: str) -> bool:
-    """Whether the answer of ``suffix_model`` is worth an event: something foreign is carried, or just was cleared."""
-    return prefix.foreign(suffix_model) > 0 or prefix.foreign_dropped(suffix_model) > 0
+def cleared_now(
+    conversation: Conversation, authors: Mapping[int, Author], turns: tuple[Turn, ...], suffix_model: str
+) -> bool:
+    """Whether the live turn leaves a thread in which another model wrote: the turn at which its text is let go of."""
+    if len(turns) < 2 or turns[-1].label is not Label.PIVOT:
+        return False
+    left = [turn.index for turn in turns[:-1] if turn.thread == turns[-2].thread]
+    members = {p for exchange in left for p in conversation.exchanges[exchange].members}
+    return any(author.model != suffix_model for p, author in authors.items() if p in members)
 
 
-def reason_of(prefix: Prefix, requested: str, *, fell_back: bool) -> Reason:
+def reason_of(prefix: Prefix, requested: str, suffix_model: str, *, fell_back: bool) -> Reason:
     """Why another model answers: what the proxy did now, else whether the client asked for the same name as before."""
     if fell_back:
         return Reason.FALLBACK
-    if prefix.last is not None and prefix.last.requested == requested:
-        return Reason.ROUTE
-    return Reason.CLIENT
+    if prefix.last is None:
+        return Reason.CLIENT
+    if prefix.last.model == suffix_model:
+        return Reason.CARRIED
+    return Reason.ROUTE if prefix.last.requested == requested else Reason.CLIENT
 
 
 def main_author(counts: Mapping[str, int], suffix_model: str) -> str | None:
