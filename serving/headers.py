@@ -24,6 +24,8 @@ OWN_PREFIX = b"x-guard-"
 """Controls of the guard; they mean nothing to a backend and stay here."""
 _NOT_REQUESTED = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 """Written anew for the backend (host, length) or answered here (expect)."""
+OF_THE_BODY = frozenset({b"content-encoding", b"content-md5", b"digest", b"content-digest", b"repr-digest"})
+"""Describe the body's bytes as they came in; of a shortened body they would be wrong."""
 CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 """Where clients of OpenAI, Azure and others put a key."""
 
