@@ -71,14 +71,14 @@ class App:
         decider = Decider(self._guard, budget_s=gate.budget_ms / 1000, workers=gate.workers, backlog=gate.backlog)
         upstream = Upstream(self._settings.timeouts)
         log = _start_log(self._settings, self._engine, self.metrics)
-        observers: list[Observer] = [self.metrics, RequestLog(), *([log] if log else [])]
+        observers: list[Observer] = [self.metrics, RequestLog(), *([log] if log is not None else [])]
         self._api = self._make_api(decider, upstream, observers)
         try:
             yield
         finally:
             await upstream.close()
             decider.close()
-            if log:
+            if log is not None:
                 log.close()
 
     def _make_api(self, decider: Decider, upstream: Upstream, observers: Sequence[Observer]) -> Api:
@@ -104,6 +104,6 @@ def _start_log(settings: Settings, engine: Engine | None, metrics: Metrics) -> H
         return None
     counters = LogCounters(metrics.log_dropped.inc, metrics.log_errors.inc)
     log = HandoffLog(engine, settings.log.queue, counters, content=settings.log.content == "full")
-    metrics.watch_log_queue(log.__len__)
+    metrics.watch_log_queue(log.waiting)
     log.start()
     return log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,20 @@ from serving.server import bind, run, serve
 from serving.settings import Gate, Settings, load
 from serving.wire import read_chat
 
+MakeGuard = Callable[[Gate], Guard]
 _FLAGS = ("config", "backend", "backend_key", "host", "port", "mode")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    make_guard: MakeGuard | None = None,
+) -> int:
     """Run a command; the result is the exit status."""
     arguments = _parser().parse_args(argv)
     command = {"explain": _explain, "handoffs": _handoffs}.get(arguments.command, _serve)
     try:
-        return command(arguments, os.environ)
+        return command(arguments, environ, make_guard or _guard)
     except GuardError as error:
         for line in str(error).splitlines():
             print(f"guard-serve: {line}", file=sys.stderr)
@@ -93,15 +98,15 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str], *, back
     return load(flags, environ)
 
 
-def _serve(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+def _serve(arguments: argparse.Namespace, environ: Mapping[str, str], make_guard: MakeGuard) -> int:
     settings = _settings(arguments, environ)
-    configure(settings.logging)
-    app = create_app(settings, _guard(settings.gate))
+    app = create_app(settings, make_guard(settings.gate))
     if arguments.check:
         print("The settings are valid.")
         return 0
     api = bind(settings.host, settings.port)
     admin = bind(settings.admin.host, settings.admin.port, "admin.port") if settings.admin.port is not None else None
+    configure(settings.logging)
     host, port = api.getsockname()[:2]
     backends = ", ".join(backend.url for backend in settings.backends)
     print(f"pivot-guard listens on http://{host}:{port}/v1, mode {settings.mode}, backend {backends}", file=sys.stderr)
@@ -109,7 +114,7 @@ def _serve(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _explain(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+def _explain(arguments: argparse.Namespace, environ: Mapping[str, str], make_guard: MakeGuard) -> int:
     settings = _settings(arguments, environ, backend=False)
     try:
         body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
@@ -119,12 +124,13 @@ def _explain(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     except ApiError as error:
         raise UnreadableChat(error.message) from None
     policy = settings.policy_for(Mode.ENFORCE, None)
-    turns = explaining.explain(_guard(settings.gate), conversation, policy)
+    turns = explaining.explain(make_guard(settings.gate), conversation, policy)
     print(explaining.as_json(turns) if arguments.json else explaining.in_words(turns))
     return 0
 
 
-def _handoffs(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+def _handoffs(arguments: argparse.Namespace, environ: Mapping[str, str], make_guard: MakeGuard) -> int:
+    del make_guard
     settings = _settings(arguments, environ, backend=False)
     if not settings.log.url:
         raise SettingsError("log.url: the handoff log is turned off")

@@ -49,7 +49,8 @@ class HandoffLog:
         self._ready = False
         self._writing = 0
 
-    def __len__(self) -> int:
+    def waiting(self) -> int:
+        """How many rows are not written yet."""
         return self._queue.qsize() + self._writing
 
     def start(self) -> None:
@@ -75,7 +76,7 @@ class HandoffLog:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(patience_s)
-        if lost := len(self):
+        if lost := self.waiting():
             logger.error("handoff log rows lost at stop", extra={"fields": {"rows": lost}})
         self._engine.dispose()
 
@@ -117,4 +118,4 @@ class HandoffLog:
         now = time.monotonic()
         if now - self._warned >= _WARN_EVERY_S:
             self._warned = now
-            logger.warning(message, extra={"fields": {"error": error, "queued": len(self)}})
+            logger.warning(message, extra={"fields": {"error": error, "queued": self.waiting()}})
