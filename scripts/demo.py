@@ -37,7 +37,7 @@ TURNS = (
     "How far is it from the sun?",
     "Back to my bread: should the oven be hotter than 230 degrees?",
 )
-METRICS = ("guard_decisions", "guard_requests", "guard_messages_dropped", "guard_tokens_dropped", "guard_handoffs")
+METRICS = ("guard_decisions", "guard_requests", "guard_dropped", "guard_bypasses", "guard_gate_seconds")
 START_SECONDS = 120.0
 
 
@@ -137,7 +137,7 @@ def _talk(console: Console, backend: str, proxy: str) -> None:
         answer = _ask(console, client, history)
         without = _prompt_tokens(backend, history)
         total_with, total_without = total_with + answer.prompt_tokens, total_without + without
-        console.print(_verdict(answer, without), style="dim")
+        console.print(_verdict(answer, without), style="dim", soft_wrap=True)
         history.append({"role": "assistant", "content": answer.text})
     saved = 1 - total_with / total_without
     console.print(f"Prompt tokens in all: {total_with} with the guard, {total_without} without ({saved:.0%} saved)\n")
@@ -180,6 +180,8 @@ def _post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 def _verdict(answer: Answer, without: int) -> str:
     get = answer.headers.get
     label = get("x-guard-label", "first turn")
+    if get("x-guard-resumed") is not None:
+        label += ", back to an earlier topic"
     probability = get("x-guard-probability")
     chance = f" (p(PIVOT) {float(probability):.2f})" if probability else ""
     kept, dropped = get("x-guard-kept", "?"), get("x-guard-dropped", "?")

@@ -17,9 +17,11 @@ from guard.errors import ScoringError
 from guard.guard import Guard, Verdict
 from guard.policy import Mode, Policy
 from serving.errors import Header, bad_request
+from serving.mitigations import NAMES as MITIGATIONS
 
 MODE_HEADER = b"x-guard-mode"
 PIN_HEADER = b"x-guard-pin"
+MITIGATE_HEADER = b"x-guard-mitigate"
 _INLINE_MESSAGES = 200
 """Above this many messages even a remembered verdict takes long enough to hold up other requests."""
 
@@ -32,16 +34,31 @@ class Controls:
 
     mode: Mode | None
     pin: int | None
+    mitigations: tuple[str, ...] | None = None
 
 
 def read_controls(head: Mapping[bytes, bytes]) -> Controls:
-    """Read ``x-guard-mode`` and ``x-guard-pin``.
+    """Read ``x-guard-mode``, ``x-guard-pin`` and ``x-guard-mitigate``.
 
     Raises:
         ApiError: a value is not allowed; the message says what is.
     """
     mode, pin = head.get(MODE_HEADER), head.get(PIN_HEADER)
-    return Controls(None if mode is None else _read_mode(mode), None if pin is None else _read_pin(pin))
+    names = head.get(MITIGATE_HEADER)
+    return Controls(
+        None if mode is None else _read_mode(mode),
+        None if pin is None else _read_pin(pin),
+        None if names is None else _read_mitigations(names),
+    )
+
+
+def _read_mitigations(value: bytes) -> tuple[str, ...]:
+    names = [name.strip() for name in value.lower().decode("latin-1").split(",")]
+    wanted = tuple(name for name in names if name not in ("", "none"))
+    if not set(wanted) <= set(MITIGATIONS):
+        message = f"x-guard-mitigate must be none, or some of: {', '.join(MITIGATIONS)}."
+        raise bad_request(message, code="invalid_header", param="x-guard-mitigate")
+    return wanted
 
 
 def _read_mode(value: bytes) -> Mode:
@@ -114,6 +131,8 @@ class Decision:
         live = self.verdict.live
         if self.label:
             headers.append((b"x-guard-label", self.label.encode()))
+            if live and live.kind is Kind.RESUME:
+                headers.append((b"x-guard-resumed", str(live.thread).encode()))
         if live and live.probability is not None:
             headers.append((b"x-guard-probability", f"{live.probability:.4f}".encode()))
         headers.append((b"x-guard-kept", str(len(self.kept)).encode()))
