@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from sqlalchemy import Engine
@@ -11,17 +12,23 @@ from sqlalchemy import Engine
 from guard.guard import Guard
 from serving.api import Api
 from serving.auth import ClientAuth
+from serving.authors import Attribution
 from serving.chat import GuardedRoute
 from serving.client import AsgiApp, Receive, Scope, Send
 from serving.decision import Decider
+from serving.dispatch import Dispatcher
 from serving.forward import Forwarder
+from serving.handoff_metrics import HandoffMetrics
 from serving.handofflog import HandoffLog, LogCounters
 from serving.handoffs import open_engine
+from serving.ledger.build import open_ledger
 from serving.logs import RequestLog
 from serving.metrics import Metrics
 from serving.pages import add_operator_pages, health_pages
 from serving.passthrough import PassThrough
 from serving.record import Observer
+from serving.responses import read_responses
+from serving.risk import read_risk
 from serving.routing import Router
 from serving.settings import Settings
 from serving.upstream import Upstream
@@ -38,11 +45,14 @@ class App:
     """
 
     def __init__(self, settings: Settings, guard: Guard | None) -> None:
+        self._router = Router.of(settings)
+        self._risk = read_risk(settings.risk.file)
+        names = self._router.model_names | (self._risk.susceptibility.keys() if self._risk else set())
         self.metrics = Metrics([backend.name for backend in settings.backends])
+        self._handoff_metrics = HandoffMetrics(self.metrics.registry, names)
         self.admin: AsgiApp | None = None
         self._settings = settings
         self._guard = guard
-        self._router = Router.of(settings)
         self._engine = open_engine(settings.log.url) if settings.log.url else None
         self._pages = self._add_pages()
         self._api: AsgiApp = self._pages  # until the start is complete
@@ -71,23 +81,45 @@ class App:
         decider = Decider(self._guard, budget_s=gate.budget_ms / 1000, workers=gate.workers, backlog=gate.backlog)
         upstream = Upstream(self._settings.timeouts)
         log = _start_log(self._settings, self._engine, self.metrics)
-        observers: list[Observer] = [self.metrics, RequestLog(), *([log] if log is not None else [])]
-        self._api = self._make_api(decider, upstream, observers)
+        observers: list[Observer] = [
+            self.metrics,
+            self._handoff_metrics,
+            RequestLog(),
+            *([log] if log is not None else []),
+        ]
+        ledger = open_ledger(self._settings.ledger, self._handoff_metrics.ledger_errors.inc)
+        attribution = Attribution(ledger, self._handoff_metrics.attributed)
+        self._api = self._make_api(decider, upstream, attribution, observers)
         try:
             yield
         finally:
             await upstream.close()
+            await attribution.close()
             decider.close()
             if log is not None:
                 log.close()
 
-    def _make_api(self, decider: Decider, upstream: Upstream, observers: Sequence[Observer]) -> Api:
+    def _make_api(
+        self, decider: Decider, upstream: Upstream, attribution: Attribution, observers: Sequence[Observer]
+    ) -> Api:
         settings = self._settings
         auth = ClientAuth([key.get_secret_value() for key in settings.auth.client_keys])
         forwarder = Forwarder(upstream, auth)
-        chat = GuardedRoute(settings, decider, self._router, forwarder, read_chat)
+        guarded = partial(
+            GuardedRoute,
+            settings=settings,
+            decider=decider,
+            router=self._router,
+            dispatcher=Dispatcher(upstream, auth, self._router, attribution),
+            attribution=attribution,
+            risk=self._risk,
+        )
+        routes = {
+            ("POST", b"/chat/completions"): guarded(name="chat", read=read_chat),
+            ("POST", b"/responses"): guarded(name="responses", read=read_responses),
+        }
         other = PassThrough(self._router, forwarder, settings.limits.body_bytes)
-        return Api(auth, {("POST", b"/chat/completions"): chat}, other, observers)
+        return Api(auth, routes, other, observers)
 
 
 def create_app(settings: Settings, guard: Guard | None) -> App:

@@ -97,4 +97,15 @@ def _fields(record: RequestRecord) -> dict[str, Any]:
             "dropped": len(decision.dropped),
             "overhead_ms": round(record.overhead_s * 1000, 2),
         }
+    if record.answered not in ("", record.model):
+        fields["answered"] = record.answered
+    if len(record.attempts) > 1:
+        fields["attempts"] = [f"{one.backend}: {one.result}" for one in record.attempts]
+    if record.handoff is not None:
+        fields |= {
+            "handoff": record.handoff.reason.value,
+            "prefix": dict(record.handoff.prefix),
+            "foreign": record.handoff.foreign,
+            "risk": record.handoff.risk,
+        }
     return fields

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from guard.conversation import Conversation
+from guard.handoff import ModelHandoff
 from serving.decision import Decision
 
 
@@ -25,15 +26,28 @@ class Outcome(StrEnum):
     """The proxy answered with an error of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a target, and its HTTP status or the slug of what went wrong."""
+
+    backend: str
+    model: str
+    result: str
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """Filled in while the request is served. Times are seconds; 0 where a stage was not reached.
 
     Attributes:
-        route: ``chat`` for what is guarded, else ``other``.
+        route: ``chat`` or ``responses`` for what is guarded, else ``other``.
         path: part below ``/v1``; the query is left out, it may hold a key.
         model: as requested.
-        backend: name of the backend it went to.
+        backend: name of the backend it went to last.
+        answered: the model that this backend was asked for; differs from ``model`` after an alias or a fallback.
+        fell_back: whether another target than the preferred one answered.
+        attempts: every try, in order; of guarded requests.
+        handoff: set when another model than wrote the history answered.
         conversation: set for guarded requests that could be read.
         decision: set for guarded requests.
         status: HTTP status that the client got; 0 when it left before one.
@@ -49,6 +63,10 @@ class RequestRecord:
     route: str = "other"
     model: str = ""
     backend: str = ""
+    answered: str = ""
+    fell_back: bool = False
+    attempts: list[Attempt] = field(default_factory=list)
+    handoff: ModelHandoff | None = None
     conversation: Conversation | None = None
     decision: Decision | None = None
     status: int = 0

@@ -45,6 +45,13 @@ def _http_url(value: str) -> str:
     return value
 
 
+def _ledger_url(value: object) -> object:
+    known = ("sqlite:///", "redis://", "rediss://", "unix://")
+    if isinstance(value, str) and (value in ("", "memory") or value.startswith(known)):
+        return value
+    raise ValueError("want memory, sqlite:///FILE, redis://HOST:PORT/DB, or an empty one for none")
+
+
 Tree = dict[str, Any]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 Keys = Annotated[list[SecretStr], BeforeValidator(_comma_list)]
@@ -182,7 +189,7 @@ class LedgerSettings(_Section):
     ``memory``, ``sqlite:///FILE`` (survives a restart), or ``redis://HOST:PORT/DB`` (replicas know each other's).
     """
 
-    url: str = "memory"
+    url: Annotated[str, BeforeValidator(_ledger_url)] = "memory"
     capacity: int = Field(50_000, ge=1)
     store_capacity: int = Field(2_000_000, ge=1)
     ttl_s: float = Field(30 * 24 * 3600, gt=0)

@@ -13,7 +13,8 @@ a reduced view; what is forwarded is put together from those bytes, so unknown f
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -23,10 +24,15 @@ from guard.errors import UnreadableChat
 from serving.errors import bad_request
 
 
-class _Part(msgspec.Struct):
+class Part(msgspec.Struct):
+    """One part of a content list, as far as it has a text."""
+
     type: str = ""
     text: str | None = None
     refusal: str | None = None
+
+
+Content = str | list[str | Part] | None
 
 
 class _Function(msgspec.Struct):
@@ -40,7 +46,7 @@ class _Call(msgspec.Struct):
 
 class _Message(msgspec.Struct):
     role: str
-    content: str | list[str | _Part] | None = None
+    content: Content = None
     refusal: str | None = None
     name: str | None = None
     tool_calls: list[_Call] | None = None
@@ -58,10 +64,13 @@ class ChatBody:
     """A request body, read as far as it is needed.
 
     Attributes:
+        field: name of the field that holds the history.
         model: the ``model`` field, empty where it is missing or no string.
         stream: whether a stream was asked for.
         size: length of the body in bytes.
     """
+
+    field = "messages"
 
     def __init__(self, fields: dict[str, Raw], size: int) -> None:
         self.size = size
@@ -77,21 +86,57 @@ class ChatBody:
             UnreadableChat: they have a shape that the guard does not understand.
         """
         try:
-            self._messages = _MESSAGES.decode(self._fields["messages"])
+            self._messages = _MESSAGES.decode(self._fields[self.field])
         except KeyError:
-            raise UnreadableChat("no messages") from None
+            raise UnreadableChat(f"no {self.field}") from None
         except msgspec.DecodeError:
-            raise UnreadableChat("messages is no list") from None
-        return Conversation.of(_message(raw) for raw in self._messages)
+            raise UnreadableChat(f"{self.field} is no list") from None
+        return Conversation.of(self.message(raw) for raw in self._messages)
 
-    def rebuild(self, kept: Sequence[int]) -> bytes:
-        """The body with the messages at ``kept`` alone; every value byte for byte as received."""
-        messages = b"[" + b",".join(self._messages[position] for position in kept) + b"]"
-        fields = [
-            msgspec.json.encode(name) + b":" + (messages if name == "messages" else bytes(raw))
-            for name, raw in self._fields.items()
-        ]
-        return b"{" + b",".join(fields) + b"}"
+    def message(self, raw: Raw) -> Message:
+        """One element of the history as decisions see it.
+
+        Raises:
+            UnreadableChat: it has a shape that the guard does not understand.
+        """
+        return _message(raw)
+
+    def text(self, name: str) -> str | None:
+        """A top-level field's value, if it is a string."""
+        raw = self._fields.get(name)
+        return _string(raw) if raw is not None and bytes(memoryview(raw)[:1]) == b'"' else None
+
+    def is_set(self, name: str) -> bool:
+        """Whether a top-level field is there and not null."""
+        return name in self._fields and bytes(self._fields[name]) != b"null"
+
+    def element(self, position: int) -> dict[str, Any]:
+        """The message at ``position`` with everything that is in it."""
+        return msgspec.json.decode(self._messages[position], type=dict[str, Any])
+
+    def mentions(self, position: int, words: Sequence[bytes]) -> bool:
+        """Whether the bytes of a message hold one of ``words``: cheaper than to decode it for nothing."""
+        raw = bytes(self._messages[position])
+        return any(word in raw for word in words)
+
+    def rebuild(
+        self, kept: Sequence[int] | None, replaced: Mapping[int, bytes] | None = None, model: str | None = None
+    ) -> bytes:
+        """The body with the messages at ``kept`` alone; every value byte for byte as received.
+
+        Args:
+            kept: positions; None: the history as it came.
+            replaced: messages that are put in the place of received ones, by position.
+            model: put in the place of the requested one.
+        """
+        fields = self._fields
+        if model is not None:
+            fields = fields | {"model": Raw(msgspec.json.encode(model))}
+        if kept is not None:
+            new = replaced or {}
+            messages = b",".join(new.get(position) or self._messages[position] for position in kept)
+            fields = fields | {self.field: Raw(b"[" + messages + b"]")}
+        return b"{" + b",".join(msgspec.json.encode(name) + b":" + bytes(raw) for name, raw in fields.items()) + b"}"
 
 
 def read_chat(body: bytes) -> ChatBody:
@@ -101,10 +146,16 @@ def read_chat(body: bytes) -> ChatBody:
         ApiError: it is not JSON.
         UnreadableChat: it is JSON, but no object.
     """
-    return ChatBody(_fields(body), len(body))
+    return ChatBody(fields_of(body), len(body))
 
 
-def _fields(body: bytes) -> dict[str, Raw]:
+def fields_of(body: bytes) -> dict[str, Raw]:
+    """A body's top-level fields, their values as bytes.
+
+    Raises:
+        ApiError: it is not JSON.
+        UnreadableChat: it is JSON, but no object.
+    """
     try:
         return _FIELDS.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -126,14 +177,15 @@ def _message(raw: Raw) -> Message:
         raise UnreadableChat("a message has an unknown shape") from None
     if wire.role not in ROLES:
         raise UnreadableChat("a message has an unknown role")
-    return Message(wire.role, _text(wire), _calls(wire), _answers(wire), len(memoryview(raw)))
+    return Message(wire.role, joined(wire.content, wire.refusal), _calls(wire), _answers(wire), len(memoryview(raw)))
 
 
-def _text(wire: _Message) -> str:
-    if isinstance(wire.content, str):
-        return wire.content
-    parts = [part if isinstance(part, str) else part.text or part.refusal or "" for part in wire.content or ()]
-    return "\n".join(part for part in [*parts, wire.refusal or ""] if part)
+def joined(content: Content, refusal: str | None = None) -> str:
+    """The text of a content field, parts joined by a line break."""
+    if isinstance(content, str):
+        return content
+    parts = [part if isinstance(part, str) else part.text or part.refusal or "" for part in content or ()]
+    return "\n".join(part for part in [*parts, refusal or ""] if part)
 
 
 def _calls(wire: _Message) -> tuple[str, ...]:

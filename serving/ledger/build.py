@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
-from guard.errors import SettingsError
 from guard.ports import AuthorshipLedger
 from serving.ledger.layered import LayeredLedger
 from serving.ledger.memory import MemoryLedger
@@ -20,7 +18,7 @@ def open_ledger(settings: LedgerSettings, failed: Callable[[], None]) -> Authors
     """The configured ledger; None where it is turned off. Called inside a running event loop.
 
     Raises:
-        SettingsError: its URL is of no known kind, or the store cannot be opened.
+        SettingsError: the store cannot be opened, or its client library is not installed.
     """
     if not settings.url:
         return None
@@ -33,6 +31,4 @@ def open_ledger(settings: LedgerSettings, failed: Callable[[], None]) -> Authors
 def _store(settings: LedgerSettings) -> AuthorshipLedger:
     if settings.url.startswith(_SQLITE):
         return SqliteLedger(settings.url.removeprefix(_SQLITE), settings.store_capacity, settings.ttl_s)
-    if urlsplit(settings.url).scheme in ("redis", "rediss", "unix"):
-        return RedisLedger(settings.url, settings.ttl_s)
-    raise SettingsError("ledger.url: want memory, sqlite:///FILE, redis://HOST:PORT/DB, or an empty one for none")
+    return RedisLedger(settings.url, settings.ttl_s)

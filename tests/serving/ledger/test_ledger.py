@@ -18,7 +18,7 @@ from serving.ledger.layered import LayeredLedger
 from serving.ledger.memory import MODELS_A_KEY, MemoryLedger
 from serving.ledger.redis import RedisLedger
 from serving.ledger.sqlite import SqliteLedger
-from serving.settings import LedgerSettings
+from serving.settings import LedgerSettings, load
 from tests.services import redis_url
 
 HOUR = 3600.0
@@ -211,10 +211,10 @@ async def test_a_write_is_tried_until_the_store_is_back() -> None:
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "redis-cluster://x"])
-async def test_unknown_urls_are_refused(url: str) -> None:
+def test_unknown_urls_are_refused(url: str) -> None:
     """A store that does not exist is an error of the settings."""
     with pytest.raises(SettingsError, match=r"ledger\.url"):
-        open_ledger(LedgerSettings(url=url), lambda: None)
+        load({"backend": "http://backend", "ledger.url": url}, {})
 
 
 async def test_the_ledger_can_be_turned_off() -> None:

@@ -1,0 +1,124 @@
+"""Whose words a request carries, and whose words an answer will be: the ledger's two uses.
+
+    request    each assistant message -> fingerprint -> ledger -> author, or unknown
+    answer     bytes beside the relay -> messages of all choices -> fingerprint -> ledger
+
+Neither holds anything up for long: a store that is slow or down costs knowledge (``serving.ledger.layered``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from guard.authorship import Author, author_of, fingerprint, keys_of
+from guard.conversation import INSTRUCTION_ROLES, Conversation
+from guard.errors import StoreError
+from guard.ports import AuthorshipLedger
+from guard.signed import signers
+from serving.answers import AnswerReader
+from serving.wire import ChatBody
+
+logger = logging.getLogger(__name__)
+
+_INLINE_MESSAGES = 100
+"""Above this many messages fingerprints are made on a thread, so that they do not hold up other requests."""
+_SIGNED = (b"signature", b"encrypted", b"redacted_thinking", b"reasoning")
+"""Without one of these words in it a message has no signed part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorship:
+    """What is known of a history.
+
+    Attributes:
+        authors: by position of the assistant message; nobody where it is unknown.
+        signers: provider families that signed a part of the message, by position.
+    """
+
+    authors: dict[int, Author]
+    signers: dict[int, frozenset[str]]
+
+
+UNKNOWN = Authorship({}, {})
+Observe = Callable[[int, int], None]
+"""Told how many assistant messages of a history have a known author, and how many do not."""
+
+
+class Attribution:
+    """Asks and feeds the ledger; without one everything is unknown."""
+
+    def __init__(self, ledger: AuthorshipLedger | None, observe: Observe) -> None:
+        self._ledger = ledger
+        self._observe = observe
+
+    async def of(self, chat: ChatBody, conversation: Conversation) -> Authorship:
+        """Authors and signers of the assistant messages."""
+        if not any(message.role == "assistant" for message in conversation.messages):
+            return UNKNOWN
+        if len(conversation.messages) <= _INLINE_MESSAGES:
+            keys, signed = _read(chat, conversation)
+        else:
+            keys, signed = await asyncio.to_thread(_read, chat, conversation)
+        authors = await self._authors(keys)
+        self._observe(len(authors), len(keys) - len(authors))
+        return Authorship(authors, signed)
+
+    async def remember(self, reader: AnswerReader, conversation: Conversation, author: Author) -> None:
+        """Note who said what an answer said."""
+        if self._ledger is None:
+            return
+        before = _text_before(conversation, len(conversation.messages))
+        for message in reader.messages():
+            said = fingerprint(message)
+            if said is not None:
+                await self._ledger.record(keys_of(said, before), author)
+
+    async def close(self) -> None:
+        """Let the ledger write what it still holds."""
+        if self._ledger is not None:
+            await self._ledger.close()
+
+    async def _authors(self, keys: dict[int, tuple[bytes, bytes]]) -> dict[int, Author]:
+        if self._ledger is None or not keys:
+            return {}
+        flat = [key for pair in keys.values() for key in pair]
+        try:
+            found = await self._ledger.lookup(flat)
+        except StoreError:
+            return {}
+        authors = (author_of(found[2 * i], found[2 * i + 1]) for i in range(len(keys)))
+        return {position: author for position, author in zip(keys, authors, strict=True) if author is not None}
+
+
+def new_author(model: str, backend: str, requested: str) -> Author:
+    """The author of an answer that comes in now."""
+    return Author(model[:256], backend, time.time(), requested[:256])
+
+
+def _read(
+    chat: ChatBody, conversation: Conversation
+) -> tuple[dict[int, tuple[bytes, bytes]], dict[int, frozenset[str]]]:
+    """Ledger keys and signers of the assistant messages, by position."""
+    keys: dict[int, tuple[bytes, bytes]] = {}
+    signed: dict[int, frozenset[str]] = {}
+    for position, message in enumerate(conversation.messages):
+        if message.role != "assistant":
+            continue
+        element = chat.element(position)
+        said = fingerprint(element)
+        if said is not None:
+            keys[position] = keys_of(said, _text_before(conversation, position))
+        if chat.mentions(position, _SIGNED) and (families := signers(element)):
+            signed[position] = families
+    return keys, signed
+
+
+def _text_before(conversation: Conversation, position: int) -> str:
+    """Text of the message that an assistant message follows: a question, or a tool's result."""
+    earlier = reversed(conversation.messages[:position])
+    passed_over = INSTRUCTION_ROLES | {"assistant"}
+    return next((message.text for message in earlier if message.role not in passed_over), "")
