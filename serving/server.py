@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import signal
 import socket
 import sys
 from collections.abc import Coroutine, Iterator
@@ -51,11 +52,11 @@ def make_server(app: AsgiApp, *, shutdown_s: int, lifespan: bool = True) -> uvic
         timeout_graceful_shutdown=shutdown_s,
         backlog=_BACKLOG,
     )
-    return uvicorn.Server(config)
+    return _Server(config)
 
 
-class _Companion(uvicorn.Server):
-    """A second server in the process; the main one handles the signals."""
+class _Server(uvicorn.Server):
+    """Leaves signals to ``serve``: the library's own handling raises them again at the end, and two servers clash."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -78,13 +79,22 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 async def serve(app: App, settings: Settings, api: socket.socket, admin: socket.socket | None) -> None:
     """Serve until a signal ends it; the admin pages stop last."""
     main = make_server(app, shutdown_s=settings.timeouts.shutdown_s)
+    _stop_on_signals(main)
     if admin is None or app.admin is None:
         await main.serve(sockets=[api])
         return
-    companion = _Companion(make_server(app.admin, shutdown_s=1, lifespan=False).config)
+    companion = make_server(app.admin, shutdown_s=1, lifespan=False)
     beside = asyncio.create_task(companion.serve(sockets=[admin]))
     try:
         await main.serve(sockets=[api])
     finally:
         companion.should_exit = True
         await beside
+
+
+def _stop_on_signals(server: uvicorn.Server) -> None:
+    """The first signal lets running requests end, a second interrupt does not."""
+    if sys.platform == "win32":
+        return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)

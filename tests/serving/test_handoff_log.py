@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import signal
 import socket
 import sqlite3
@@ -185,7 +186,7 @@ def run_and_kill(backend: Backend, file: Path) -> int:
             number += 1
             try:
                 ask(port, body=chat("a", "b", f"c{number}"))
-            except OSError:  # not up yet, or dead already
+            except (OSError, http.client.HTTPException):  # not up yet, or dead already
                 time.sleep(0.05)
 
     clients = [threading.Thread(target=load) for _ in range(4)]
