@@ -61,6 +61,7 @@ class Api:
         record.path = path.decode("latin-1")
         headers = scope["headers"]
         request = Request(record.method, path, scope["query_string"], headers, dict(headers), receive)
+        record.traceparent = request.head.get(b"traceparent", b"").decode("latin-1")
         self.auth.check(request.method, request.head)
         route = self.guarded.get((request.method, path), self.other)
         with Presence(receive) as presence:

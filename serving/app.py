@@ -31,6 +31,7 @@ from serving.responses import read_responses
 from serving.risk import read_risk
 from serving.routing import Router
 from serving.settings import Settings
+from serving.tracing import open_tracing
 from serving.upstream import Upstream
 from serving.urls import is_api
 from serving.wire import read_chat
@@ -54,6 +55,7 @@ class App:
         self._settings = settings
         self._guard = guard
         self._engine = open_engine(settings.log.url) if settings.log.url else None
+        self._tracing = open_tracing(settings.otel.endpoint)
         self._pages = self._add_pages()
         self._api: AsgiApp = self._pages  # until the start is complete
 
@@ -86,6 +88,7 @@ class App:
             self._handoff_metrics,
             RequestLog(),
             *([log] if log is not None else []),
+            *([self._tracing] if self._tracing is not None else []),
         ]
         ledger = open_ledger(self._settings.ledger, self._handoff_metrics.ledger_errors.inc)
         attribution = Attribution(ledger, self._handoff_metrics.attributed)
@@ -96,6 +99,8 @@ class App:
             await upstream.close()
             await attribution.close()
             decider.close()
+            if self._tracing is not None:
+                self._tracing.close()
             if log is not None:
                 log.close()
 

@@ -56,6 +56,7 @@ class RequestRecord:
         first_byte_s: from the request upstream to the first byte of the answer's body.
         upstream_s: from the request upstream to the end of its answer.
         total_s: all of it.
+        traceparent: the trace that the client put the request in; empty: none.
     """
 
     method: str
@@ -75,6 +76,7 @@ class RequestRecord:
     first_byte_s: float = 0.0
     upstream_s: float = 0.0
     total_s: float = 0.0
+    traceparent: str = ""
     started: float = field(default_factory=time.perf_counter)
 
     def tokens(self, positions: Sequence[int]) -> int:
