@@ -408,7 +408,7 @@ def word_proxy(backend: str, port: int) -> None:
 
 async def measure_all(arguments: argparse.Namespace) -> None:
     """Measure one candidate after the other against one backend."""
-    server = await asyncio.get_running_loop().create_server(FakeBackend, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(FakeBackend, "127.0.0.1", arguments.backend_port)
     backend = server.sockets[0].getsockname()[1]
     rows = []
     for candidate, count in candidates(arguments):
@@ -424,6 +424,7 @@ def main() -> None:
     parser.add_argument(
         "--baseline", metavar="CMD", help="another forwarder; {backend}, {backend_port}, {port} are filled in"
     )
+    parser.add_argument("--backend-port", type=int, default=0, help="port of the fake backend (default: any)")
     parser.add_argument("--requests", type=int, default=4000, help="requests a row (default 4000, at most 100000)")
     parser.add_argument("--words", action="store_true", help="a gate of word overlap in place of the shipped one")
     parser.add_argument("--role", nargs=3, metavar=("ROLE", "BACKEND", "PORT"), help=argparse.SUPPRESS)
