@@ -32,7 +32,7 @@ from eval.replay import Decision, replay
 from eval.sessions import Session, SessionTurn
 from guard.policy import Policy
 
-Path = Literal["unguarded", "guarded"]
+ModelPath = Literal["unguarded", "guarded"]
 Task = Literal["joint", "answer"]
 MOST_FAILURES_IN_A_ROW = 10
 
@@ -52,7 +52,7 @@ class Plan:
         salt: what stands between client and model: gate and policy.
     """
 
-    path: Path
+    path: ModelPath
     model: str
     task: Task
     repeat: int
@@ -107,37 +107,46 @@ def turns_of(
                 yield Turn(source, variant, session, decision.position, decision.number, decision)
 
 
-async def ask(client: ChatClient, plan: Plan, turns: Sequence[Turn], title: str) -> list[TurnRecord]:
-    """Ask every turn, in order, as many at once as the endpoint allows; answered ones come from the cache.
+class Asker:
+    """Asks turns on one path; it gives up when the server fails many in a row."""
 
-    Raises:
-        BackendError: the server failed many turns in a row.
-    """
-    records: dict[int, TurnRecord] = {}
-    queue = iter(enumerate(turns))
-    failures = 0
+    def __init__(self, client: ChatClient, progress: Progress) -> None:
+        self._client = client
+        self._progress = progress
+        self._failures = 0
 
-    async def work(progress: Progress) -> None:
-        nonlocal failures
-        for number, turn in queue:
-            try:
-                records[number] = await _asked(client, plan, turn)
-                failures = 0
-            except BackendError as error:
-                failures += 1
-                if failures >= MOST_FAILURES_IN_A_ROW:
-                    raise BackendError(f"{failures} turns in a row failed; the last: {error}") from None
-                records[number] = _record(plan, turn, error="backend")
-            progress.advance()
+    async def ask(self, plan: Plan, turns: Sequence[Turn]) -> list[TurnRecord]:
+        """Ask turns in order, as many at once as the endpoint allows; answered ones come from the cache.
 
-    with Progress(title, len(turns)) as progress:
+        Raises:
+            BackendError: the server failed many turns in a row.
+        """
+        records: dict[int, TurnRecord] = {}
+        queue = iter(enumerate(turns))
+
+        async def work() -> None:
+            for number, turn in queue:
+                records[number] = await self._one(plan, turn)
+                self._progress.advance()
+
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(client.endpoint.concurrency):
-                    group.create_task(work(progress))
+                for _ in range(self._client.endpoint.concurrency):
+                    group.create_task(work())
         except* BackendError as failed:
             raise BackendError(str(failed.exceptions[0])) from None
-    return [records[number] for number in range(len(turns))]
+        return [records[number] for number in range(len(turns))]
+
+    async def _one(self, plan: Plan, turn: Turn) -> TurnRecord:
+        try:
+            record = await _asked(self._client, plan, turn)
+        except BackendError as error:
+            self._failures += 1
+            if self._failures >= MOST_FAILURES_IN_A_ROW:
+                raise BackendError(f"{self._failures} turns in a row failed; the last: {error}") from None
+            return _record(plan, turn, error="backend")
+        self._failures = 0
+        return record
 
 
 def _decisions(gate: LoadedGate, policy: Policy, task: Task, session: Session) -> Iterator[Decision]:

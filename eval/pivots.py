@@ -13,16 +13,17 @@ import asyncio
 import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 from eval.backend_options import add_backend_arguments, endpoint
 from eval.chat_client import ChatClient, Endpoint, ReplayCache
 from eval.errors import DataError
 from eval.gate import LoadedGate, add_gate_arguments, load_gate
-from eval.model_paths import Plan, Task, Turn, ask, turns_of
+from eval.model_paths import Asker, ModelPath, Plan, Task, Turn, turns_of
 from eval.pivots_report import write_reports
+from eval.progress import Progress
 from eval.prompt import prompt_digests
 from eval.proxy import running_proxy
 from eval.records import RECORDS, RunCard, TurnRecord, json_digest, write_card, write_records
@@ -115,34 +116,43 @@ def gate_records(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet]) -
 async def model_records(
     gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace, card: RunCard
 ) -> list[TurnRecord]:
-    """The paths with a chat model, one after the other; the card gets the counts of calls."""
+    """The paths with a chat model; the card gets the counts of calls.
+
+    Paths take turns, a few sessions each: whatever else the machine does in the meantime slows them alike.
+    """
+    paths = [path for path in PATHS if path != "gate" and path in arguments.paths]
+    asked = [
+        (plan, turns) for model in arguments.model for plan, turns in _batches(gate, policy, sets, arguments, model)
+    ]
     records: list[TurnRecord] = []
-    cache = ReplayCache(arguments.cache)
-    try:
-        for path in (path for path in PATHS if path != "gate" and path in arguments.paths):
-            async with _endpoint(path, arguments) as target, ChatClient(target, cache) as client:
-                for plan in plans(path, gate, policy, arguments):
-                    turns = plan_turns(gate, policy, plan.task, sets, arguments.model_sessions)
-                    records += await ask(client, plan, turns, f"{plan.model} {path} {plan.task} {plan.repeat + 1}")
-                card.calls |= {f"{path}: {key}": count for key, count in client.calls.items()}
-    finally:
-        cache.close()
+    async with AsyncExitStack() as stack:
+        cache = stack.enter_context(closing(ReplayCache(arguments.cache)))
+        progress = stack.enter_context(Progress("chat models", sum(len(turns) for _, turns in asked)))
+        clients = {}
+        for path in paths:
+            target = await stack.enter_async_context(_endpoint(path, arguments))
+            clients[path] = await stack.enter_async_context(ChatClient(target, cache))
+        askers = {path: Asker(client, progress) for path, client in clients.items()}
+        for plan, turns in asked:
+            records += await askers[plan.path].ask(plan, turns)
+        for path, client in clients.items():
+            card.calls |= {f"{path}: {key}": count for key, count in client.calls.items()}
     return records
 
 
-def plans(path: str, gate: LoadedGate, policy: Policy, arguments: Namespace) -> Iterable[Plan]:
-    """Every run of every model on a path."""
+def plans(gate: LoadedGate, policy: Policy, arguments: Namespace, model: str) -> Iterator[Plan]:
+    """Every run of a model: paths, tasks, repeats."""
     options: dict[str, object] = {"temperature": 0, "top_p": 0.9}
     if arguments.max_tokens:
         options["max_tokens"] = arguments.max_tokens
     options |= arguments.extra
     tasks: tuple[Task, ...] = ("joint", "answer") if arguments.answers else ("joint",)
-    salt = json_digest(gate.facts(policy)) if path == "guarded" else ""
-    for model in arguments.model:
-        for task in tasks:
+    salts: dict[ModelPath, str] = {"unguarded": "", "guarded": json_digest(gate.facts(policy))}
+    for path, salt in salts.items():
+        for task in tasks if path in arguments.paths else ():
             for repeat in range(arguments.repeats):
                 yield Plan(
-                    "guarded" if path == "guarded" else "unguarded",
+                    path,
                     model,
                     task,
                     repeat,
@@ -153,13 +163,19 @@ def plans(path: str, gate: LoadedGate, policy: Policy, arguments: Namespace) -> 
                 )
 
 
-def plan_turns(
-    gate: LoadedGate, policy: Policy, task: Task, sets: Sequence[SessionSet], limit: int | None
-) -> list[Turn]:
-    """The turns that a task asks, of the first ``limit`` sessions of each set."""
-    return [
-        turn for one in sets for turn in turns_of(gate, policy, task, one.sessions[:limit], one.source, one.variant)
-    ]
+def _batches(
+    gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace, model: str
+) -> Iterator[tuple[Plan, list[Turn]]]:
+    """A model's turns in the order in which they are asked: a few sessions on every path, then the next few."""
+    for one in sets:
+        sessions = one.sessions[: arguments.model_sessions]
+        for begin in range(0, len(sessions), arguments.concurrency):
+            batch = sessions[begin : begin + arguments.concurrency]
+            by_task: dict[Task, list[Turn]] = {}
+            for plan in plans(gate, policy, arguments, model):
+                if plan.task not in by_task:
+                    by_task[plan.task] = list(turns_of(gate, policy, plan.task, batch, one.source, one.variant))
+                yield plan, by_task[plan.task]
 
 
 @asynccontextmanager
@@ -182,17 +198,18 @@ async def _endpoint(path: str, arguments: Namespace) -> AsyncIterator[Endpoint]:
 
 
 def _print_plan(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace) -> None:
-    rows = []
-    for path in (path for path in arguments.paths if path != "gate"):
-        for plan in plans(path, gate, policy, arguments):
-            turns = plan_turns(gate, policy, plan.task, sets, arguments.model_sessions)
-            asked = [plan.request(turn.session, turn.position) for turn in turns]
-            kept = sum(t.decision.tokens_kept if path == "guarded" else t.decision.tokens_offered for t in turns)
-            most = len(asked) * arguments.max_tokens
-            rows.append(
-                (path, plan.model, plan.task, str(plan.repeat + 1), f"{len(asked):,}", f"{kept:,}", f"{most:,}")
-            )
-    header = ("path", "model", "task", "run", "calls", "prompt tokens (estimate)", "answer tokens (at most)")
+    counts: dict[tuple[str, str, str, str], list[int]] = {}
+    for model in arguments.model:
+        for plan, turns in _batches(gate, policy, sets, arguments, model):
+            count = counts.setdefault((plan.model, plan.path, plan.task, str(plan.repeat + 1)), [0, 0])
+            count[0] += len(turns)
+            kept = ((t.decision.tokens_kept, t.decision.tokens_offered)[plan.path == "unguarded"] for t in turns)
+            count[1] += sum(kept)
+    rows = [
+        (*key, f"{calls:,}", f"{tokens:,}", f"{calls * arguments.max_tokens:,}")
+        for key, (calls, tokens) in counts.items()
+    ]
+    header = ("model", "path", "task", "run", "calls", "prompt tokens (estimate)", "answer tokens (at most)")
     print_table("Calls, if no answer has to be asked for twice", header, rows)
 
 

@@ -115,9 +115,9 @@ async def test_identical_requests_in_flight_are_sent_once() -> None:
 @pytest.mark.parametrize("code", [429, 500, 503])
 async def test_a_passing_fault_is_retried(code: int) -> None:
     """Overload and server errors are asked again, after the time that the server names."""
-    async with served(_in_turn(_status(code, **{"retry-after": "0"}), _hello)) as backend:
-        async with ChatClient(Endpoint(backend.url)) as client:
-            assert (await client.complete(REQUEST)).text == "Hello"
+    script = _in_turn(_status(code, **{"retry-after": "0"}), _hello)
+    async with served(script) as backend, ChatClient(Endpoint(backend.url)) as client:
+        assert (await client.complete(REQUEST)).text == "Hello"
     assert client.calls["retried"] == 1
 
 
