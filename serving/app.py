@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -100,7 +101,7 @@ class App:
             await attribution.close()
             decider.close()
             if self._tracing is not None:
-                self._tracing.close()
+                await asyncio.to_thread(self._tracing.close)  # the collector may be slow or gone
             if log is not None:
                 log.close()
 

@@ -22,8 +22,8 @@ from serving.mitigations import NAMES as MITIGATIONS
 MODE_HEADER = b"x-guard-mode"
 PIN_HEADER = b"x-guard-pin"
 MITIGATE_HEADER = b"x-guard-mitigate"
-_INLINE_MESSAGES = 200
-"""Above this many messages even a remembered verdict takes long enough to hold up other requests."""
+_INLINE_MESSAGES, _INLINE_BYTES = 200, 32 * 1024
+"""Above these even a remembered verdict takes long enough to hold up other requests."""
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ class Decider:
     async def _verdict(self, conversation: Conversation, policy: Policy) -> tuple[Verdict | None, str]:
         if self._guard is None:
             return None, "unavailable"
-        if policy.budget is None and len(conversation.messages) <= _INLINE_MESSAGES:
+        if policy.budget is None and _is_small(conversation):
             remembered = self._guard.recall(conversation, policy)
             if remembered is not None:
                 return remembered, ""
@@ -203,6 +203,11 @@ class Decider:
     def close(self) -> None:
         """Begin nothing more; what runs is left to its end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_small(conversation: Conversation) -> bool:
+    messages = conversation.messages
+    return len(messages) <= _INLINE_MESSAGES and sum(message.size for message in messages) <= _INLINE_BYTES
 
 
 def log_defect(logger: logging.Logger, message: str, error: Exception) -> None:

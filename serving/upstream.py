@@ -28,6 +28,8 @@ _ADDED_BY_CLIENT = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 _SLICE = 256 * 1024
 """Bodies above this are written in slices, so that a large one does not hold up other requests."""
 _STALE_TRIES = 64
+_HEADER_BYTES = 64 * 1024
+"""Some backends answer with cookies and policies far above the library's 8 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Upstream:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect_s, sock_read=timeouts.read_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
+            max_line_size=_HEADER_BYTES,
+            max_field_size=_HEADER_BYTES,
             skip_auto_headers=_ADDED_BY_CLIENT,
         )
 

@@ -102,3 +102,13 @@ def test_other_paths_are_answered_here(backend: Backend, proxy: Proxy) -> None:
     assert (answer.status, answer.error["code"]) == (404, "not_found")
     assert "/v1" in answer.error["message"]
     assert backend.requests == []
+
+
+def test_long_headers_of_a_backend_pass(backend: Backend, proxy: Proxy) -> None:
+    """Cookies and policies of many kilobytes are no error."""
+
+    async def verbose(request: Received, wire: Wire) -> None:
+        await wire.answer(b"{}", headers=[("x-policy", "p" * 30_000)])
+
+    backend.script = verbose
+    assert ask(proxy.port, "GET", "/v1/models").headers["x-policy"] == "p" * 30_000
