@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 
-from eval import pivots, score
+from eval import pivots, score, verify
 from eval.gate import LoadedGate
 from eval.records import TurnRecord
 from eval.replay import SessionCache
@@ -31,11 +31,11 @@ def session(name: str, *turns: str) -> Session:
     return Session(name, tuple(SessionTurn(roles.get(tag, "user"), text, LABELS.get(tag)) for tag, text in parsed))
 
 
-def record(label: str | None, predicted: str | None, session_id: str = "s", **fields: object) -> TurnRecord:
+def record(label: str | None, predicted: object = None, session: object = "s", **fields: object) -> TurnRecord:
     """A record with the fields that a test cares about."""
     base: dict[str, object] = {
         "source": "test",
-        "session": session_id,
+        "session": session,
         "position": 2,
         "number": 2,
         "label": label,
@@ -53,6 +53,11 @@ def score_arguments(*words: str) -> Namespace:
 def pivots_arguments(*words: str) -> Namespace:
     """Arguments of ``guard-eval pivots`` as the command line would give them."""
     return _parsed(pivots.configure, words)
+
+
+def verify_arguments(*words: str) -> Namespace:
+    """Arguments of ``guard-eval verify`` as the command line would give them."""
+    return _parsed(verify.configure, words)
 
 
 def _parsed(configure: Callable[[ArgumentParser], None], words: tuple[str, ...]) -> Namespace:
