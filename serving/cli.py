@@ -14,9 +14,10 @@ from guard.errors import GuardError, SettingsError, UnreadableChat
 from guard.guard import Guard
 from guard.policy import Mode
 from serving import explain as explaining
+from serving import handoffs_command
 from serving.app import create_app
 from serving.errors import ApiError
-from serving.handoffs import as_json, open_engine, read_handoffs
+from serving.handoffs import open_engine
 from serving.logs import configure
 from serving.server import bind, run, serve
 from serving.settings import Gate, Settings, load
@@ -81,8 +82,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
 def _add_handoffs(parser: argparse.ArgumentParser) -> None:
     _add_flags(parser)
     parser.set_defaults(command="handoffs")
-    parser.add_argument("--limit", type=int, default=50, help="newest rows to show (default 50)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    handoffs_command.add_arguments(parser)
 
 
 def _settings(arguments: argparse.Namespace, environ: Mapping[str, str], *, backend: bool = True) -> Settings:
@@ -134,19 +134,7 @@ def _handoffs(arguments: argparse.Namespace, environ: Mapping[str, str], make_gu
     settings = _settings(arguments, environ, backend=False)
     if not settings.log.url:
         raise SettingsError("log.url: the handoff log is turned off")
-    for row in read_handoffs(open_engine(settings.log.url), limit=arguments.limit):
-        print(as_json(row) if arguments.json else _line(row))
-    return 0
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    odds = "" if row["probability"] is None else f"p={row['probability']:.3f}"
-    what = f"{row['kind']}/{row['event']}  turn {row['turn']}  {odds}"
-    return (
-        f"{row['time']:%Y-%m-%d %H:%M:%S}  {row['decision_id']}  {what}  "
-        f"kept {row['kept_messages']}  dropped {row['dropped_messages']} (about {row['dropped_tokens']} tokens)  "
-        f"{row['suffix_model']} at {row['backend']}  {row['mode']}"
-    )
+    return handoffs_command.run(arguments, open_engine(settings.log.url))
 
 
 def _guard(gate: Gate) -> Guard:

@@ -11,12 +11,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy import Engine, insert
 from sqlalchemy.exc import SQLAlchemyError
 
-from serving.handoffs import Row, context_handoff, handoffs, metadata
+from guard.errors import StoreError
+from serving.handoffs import Row, handoff_rows, handoffs
+from serving.migrate import migrate
 from serving.record import RequestRecord
 
 logger = logging.getLogger(__name__)
@@ -58,9 +61,8 @@ class HandoffLog:
         self._thread.start()
 
     def finish(self, record: RequestRecord) -> None:
-        """Log the handoff that a request was, if it was one."""
-        row = context_handoff(record, content=self._content)
-        if row is not None:
+        """Log the handoffs that a request was, if it was any."""
+        for row in handoff_rows(record, content=self._content):
             self.put(row)
 
     def put(self, row: Row) -> None:
@@ -81,6 +83,8 @@ class HandoffLog:
         self._engine.dispose()
 
     def _run(self) -> None:
+        with suppress(SQLAlchemyError, StoreError):
+            self._make_ready()  # so that the log can be read before its first row; else with that row
         while True:
             batch = self._next_batch()
             if not batch and self._stop.is_set():
@@ -101,17 +105,20 @@ class HandoffLog:
 
     def _write(self, batch: list[Row]) -> bool:
         try:
-            if not self._ready:
-                metadata.create_all(self._engine)
-                self._ready = True
+            self._make_ready()
             with self._engine.begin() as connection:
                 connection.execute(insert(handoffs), batch)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, StoreError) as error:
             self._counters.errors()
             self._warn("handoff log cannot be written", type(error).__name__)
             return False
         self._writing = 0
         return True
+
+    def _make_ready(self) -> None:
+        if not self._ready:
+            migrate(self._engine)
+            self._ready = True
 
     def _warn(self, message: str, error: str = "") -> None:
         """Say it, but not once a request."""

@@ -7,13 +7,16 @@ at the user's message; the steps of an agent loop under that message are the sam
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from sqlalchemy import (
     JSON,
+    Boolean,
     Column,
+    ColumnElement,
     DateTime,
     Engine,
     Float,
@@ -24,6 +27,7 @@ from sqlalchemy import (
     Text,
     create_engine,
     event,
+    inspect,
     select,
 )
 from sqlalchemy.engine import make_url
@@ -31,6 +35,7 @@ from sqlalchemy.exc import ArgumentError
 
 from guard.conversation import Conversation
 from guard.errors import SettingsError
+from serving.decision import Decision
 from serving.record import RequestRecord
 
 Row = dict[str, Any]
@@ -65,7 +70,57 @@ handoffs = Table(
     Column("first_byte_ms", Float),
     Column("total_ms", Float, nullable=False),
     Column("content", Text, comment="text of the turn's message; only with log.content: full"),
+    Column("requested_model", String(256), comment="what the client asked for; suffix_model is what answered"),
+    Column("prefix_model", String(256), comment="the other model that wrote most of what is forwarded; null: none"),
+    Column("foreign_messages", Integer, comment="forwarded assistant messages by other models"),
+    Column("cleared", Boolean, comment="of a change of model: nothing by another model is forwarded any more"),
+    Column("mitigations", String(64), comment="policies that changed the request, by comma"),
+    Column("signed", String(64), comment="providers that signed reasoning in what is forwarded, by comma"),
 )
+"""Changing this table needs a migration in ``serving/migrations``."""
+
+
+def handoff_rows(record: RequestRecord, *, content: bool) -> list[Row]:
+    """The rows of a finished request: none, one, or one of each kind."""
+    rows = [context_handoff(record, content=content), model_handoff(record, content=content)]
+    return [row for row in rows if row is not None]
+
+
+def model_handoff(record: RequestRecord, *, content: bool) -> Row | None:
+    """The row of a request that another model answered than wrote its history."""
+    event, decision, conversation = record.handoff, record.decision, record.conversation
+    if event is None or decision is None or conversation is None:
+        return None
+    text = conversation.messages[conversation.exchanges[-1].user].text
+    return {
+        "time": datetime.fromtimestamp(event.at, UTC),
+        "decision_id": event.decision_id,
+        "prefix_digest": event.digest,
+        "turn": event.turn,
+        "kind": event.kind.value,
+        "event": event.turn_kind or "undecided",
+        "label": event.label or None,
+        "probability": event.probability,
+        "thread": event.thread,
+        "kept_messages": event.kept,
+        "dropped_messages": event.dropped,
+        "kept_tokens": event.kept_tokens,
+        "dropped_tokens": event.dropped_tokens,
+        "mode": event.mode.value,
+        "prefix_authors": {_storable(model): turns for model, turns in event.prefix.items()},
+        "suffix_model": _storable(event.model)[:256],
+        "backend": event.backend,
+        "reason": event.reason.value,
+        "risk": event.risk,
+        **_how_it_went(record, decision),
+        "content": _storable(text) if content else None,
+        "requested_model": _storable(record.model)[:256],
+        "prefix_model": _storable(event.prefix_model)[:256] if event.foreign else None,
+        "foreign_messages": event.foreign,
+        "cleared": event.cleared,
+        "mitigations": ",".join(event.mitigations) or None,
+        "signed": ",".join(event.signed) or None,
+    }
 
 
 def context_handoff(record: RequestRecord, *, content: bool) -> Row | None:
@@ -92,16 +147,24 @@ def context_handoff(record: RequestRecord, *, content: bool) -> Row | None:
         "dropped_tokens": record.tokens(decision.dropped),
         "mode": decision.mode.value,
         "prefix_authors": None,
-        "suffix_model": record.model[:256],
+        "suffix_model": _storable(record.answered or record.model)[:256],
         "backend": record.backend,
         "reason": None,
         "risk": None,
+        **_how_it_went(record, decision),
+        "content": _storable(conversation.turn_text(live.index)) if content else None,
+        "requested_model": _storable(record.model)[:256],
+        **dict.fromkeys(("prefix_model", "foreign_messages", "cleared", "mitigations", "signed")),
+    }
+
+
+def _how_it_went(record: RequestRecord, decision: Decision) -> Row:
+    return {
         "status": record.status,
         "outcome": record.outcome.value,
         "decision_ms": round(decision.seconds * 1000, 3),
         "first_byte_ms": round(record.first_byte_s * 1000, 3) or None,
         "total_ms": round(record.total_s * 1000, 3),
-        "content": _storable(conversation.turn_text(live.index)) if content else None,
     }
 
 
@@ -142,10 +205,36 @@ def _sqlite_for_a_log(connection: Any, _record: object) -> None:  # noqa: ANN401
     cursor.close()
 
 
-def read_handoffs(engine: Engine, *, limit: int, after: int = 0) -> Iterator[Row]:
-    """The newest ``limit`` rows with an id over ``after``, oldest first."""
-    newest = select(handoffs).where(handoffs.c.id > after).order_by(handoffs.c.id.desc()).limit(limit).subquery()
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which rows are asked for; None: any."""
+
+    kind: str | None = None
+    reason: str | None = None
+    suffix_model: str | None = None
+    prefix_model: str | None = None
+    decision_id: str | None = None
+    since: datetime | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """As SQL."""
+        columns = {
+            name: getattr(self, name) for name in ("kind", "reason", "suffix_model", "prefix_model", "decision_id")
+        }
+        equal = [handoffs.c[name] == value for name, value in columns.items() if value is not None]
+        return [*equal, *([handoffs.c.time >= self.since] if self.since else [])]
+
+
+ANY = Wanted()
+
+
+def read_handoffs(engine: Engine, *, limit: int | None, after: int = 0, wanted: Wanted = ANY) -> Iterator[Row]:
+    """The newest ``limit`` wanted rows with an id over ``after``, oldest first."""
+    matching = select(handoffs).where(handoffs.c.id > after, *wanted.conditions())
+    newest = matching.order_by(handoffs.c.id.desc()).limit(limit).subquery()
     with engine.connect() as connection:
+        if not inspect(connection).has_table(handoffs.name):
+            return  # nothing was ever logged
         for row in connection.execute(select(newest).order_by(newest.c.id)):
             yield row._asdict()
 

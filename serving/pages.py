@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from serving.auth import Keyring, bearer
 from serving.errors import ApiError, unauthorized
@@ -59,7 +60,12 @@ def add_operator_pages(app: FastAPI, metrics: Metrics, engine: Engine | None, ad
 
     @app.get("/handoffs", dependencies=[Depends(admitted)])
     def handoffs_page(limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: int = 0) -> Response:
-        rows = [as_json(row) for row in read_handoffs(engine, limit=limit, after=after)] if engine else []
+        try:
+            rows = [as_json(row) for row in read_handoffs(engine, limit=limit, after=after)] if engine else []
+        except SQLAlchemyError:
+            raise ApiError(
+                503, "The handoff log cannot be read.", type="server_error", code="log_unavailable"
+            ) from None
         return Response(f"[{','.join(rows)}]", media_type="application/json")
 
 

@@ -1,0 +1,1 @@
+"""Migrations of the handoff log, run by ``serving.migrate`` through Alembic."""
