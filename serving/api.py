@@ -7,6 +7,7 @@ the proxy's work on a request.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from serving.record import Observer, Outcome, RequestRecord
 from serving.urls import api_path
 
 logger = logging.getLogger(__name__)
+
+_DEPLOYMENT = re.compile(rb"^/deployments/[^/]+")
+"""Azure's clients name the model in the path: what follows is the endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,6 @@ class Api:
         request = Request(record.method, path, scope["query_string"], headers, dict(headers), receive)
         record.traceparent = request.head.get(b"traceparent", b"").decode("latin-1")
         self.auth.check(request.method, request.head)
-        route = self.guarded.get((request.method, path), self.other)
+        route = self.guarded.get((request.method, _DEPLOYMENT.sub(b"", path)), self.other)
         with Presence(receive) as presence:
             await route.handle(request, presence, send, record)

@@ -9,7 +9,7 @@ import msgspec
 Header = tuple[bytes, bytes]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: an exception is given its traceback on the way
 class ApiError(Exception):
     """An answer in place of the backend's.
 

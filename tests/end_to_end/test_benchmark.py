@@ -31,7 +31,7 @@ def _backend() -> Iterator[str]:
 
 @pytest.mark.backend
 def test_guarded_and_unguarded(backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both paths leave a record for every scored turn; the proxy decides as the gate does, and sends less after a pivot."""
+    """Every scored turn leaves a record; the proxy decides as the gate does, and sends less after a pivot."""
     words = [
         "pivots",
         "--sample",

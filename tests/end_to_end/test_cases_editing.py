@@ -102,7 +102,7 @@ def test_an_empty_answer_in_the_history_is_accepted(proxy: Proxy, backend: Backe
 def test_the_operators_instructions_survive_a_long_history(proxy: Proxy, backend: Backend) -> None:
     """System and developer messages stay in place, first or in the middle, however much is left out."""
     later = {"role": "developer", "content": "answer in French"}
-    history = [message for _ in range(500) for message in (OLD, said())]
+    history = [message for _ in range(50) for message in (OLD, said())]
     post(proxy, [SYSTEM, *history, later, *history, NEW])
     assert forwarded(backend) == [SYSTEM, later, NEW]
 
