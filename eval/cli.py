@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -39,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.configure(subparser)
         subparser.set_defaults(run=command.run)
     arguments = parser.parse_args(argv)
+    # A stopped command unwinds as an interrupted one does, so that a proxy that it started does not outlive it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(arguments.run(arguments))
     except GuardError as error:

@@ -35,11 +35,12 @@ CUES = "cues (V2) raise F1_PIVOT"
 DEPTH = "F1_PIVOT falls as P grows"
 CHAT = "chit-chat is harder than QA"
 REASONING = "reasoning models have near-zero OC"
+NEAR_ZERO = 0.05
 
 
 def findings(run: Run, draws: int) -> list[Finding]:
     """Every finding that this run can speak to."""
-    return [*_carries(run, draws), *_cues(run, draws), *_depth(run, draws), *_chat(run, draws), _reasoning()]
+    return [*_carries(run, draws), *_cues(run, draws), *_depth(run, draws), *_chat(run, draws), *_reasoning(run, draws)]
 
 
 def verdict(figure: Estimate, sign: int) -> str:
@@ -87,10 +88,21 @@ def _chat(run: Run, draws: int) -> Iterator[Finding]:
                 yield Finding(4, CHAT, subject, "F1_PIVOT of chit-chat - QA", figure, verdict(figure, -1))
 
 
-def _reasoning() -> Finding:
-    return Finding(
-        5, REASONING, "-", "OC", Estimate(None), "open: whether a model reasons is not known here; see its OC"
-    )
+def _reasoning(run: Run, draws: int) -> Iterator[Finding]:
+    ran = [
+        (key, records) for key, records in _joint(run) if key.path == "unguarded" and key.model in run.card.reasoning
+    ]
+    for key, records in ran:
+        figure = Table(records).estimates(["over_carry"], _generator(run), draws)["over_carry"]
+        # Near zero: below NEAR_ZERO as far as the interval goes.
+        distance = Estimate(
+            figure.value, *(None if end is None else end - NEAR_ZERO for end in (figure.low, figure.high))
+        )
+        yield Finding(
+            5, REASONING, _subject(key), f"OC, near zero being below {NEAR_ZERO}", figure, verdict(distance, -1)
+        )
+    if not ran:
+        yield Finding(5, REASONING, "-", "OC", Estimate(None), "open: no model was named with --reasoning")
 
 
 def _difference(

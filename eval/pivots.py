@@ -53,6 +53,7 @@ def configure(parser: ArgumentParser) -> None:
     paths = parser.add_argument_group("paths")
     paths.add_argument("--paths", nargs="+", choices=PATHS, default=["gate"])
     paths.add_argument("--model", action="append", default=[], help="chat model at the server; may be repeated")
+    paths.add_argument("--reasoning", action="append", default=[], metavar="MODEL", help="a model that reasons first")
     paths.add_argument("--model-sessions", type=int, help="only the first N sessions of each set for chat models")
     paths.add_argument("--repeats", type=int, default=2, help="runs of each chat model (default 2)")
     paths.add_argument("--answers", action="store_true", help="also ask plainly, where answers can be scored")
@@ -87,6 +88,7 @@ def benchmark(gate: LoadedGate, arguments: Namespace) -> int:
     card = RunCard.begin("guard-eval pivots", shown, arguments.seed)
     card.gate = gate.facts(policy)
     card.models = list(arguments.model)
+    card.reasoning = list(arguments.reasoning)
     card.sources = [source.facts() for source in sources]
     card.sessions = [one.facts() for one in sets]
     card.prompts = prompt_digests()

@@ -63,7 +63,7 @@ def build(runs: Sequence[Run], draws: int) -> Report:
     """The report of one run, or of several side by side."""
     sections = [
         Section("Results", _legend(), tuple(table for run in runs for table in main_tables(run, runs, draws))),
-        *(section for run in runs for section in _details(run, runs, draws)),
+        *(section for run in runs for section in _details(run, runs, draws) if section.tables or section.figures),
         Section("Definitions", tables=(_definitions(),)),
     ]
     return Report("Pivot benchmark: " + ", ".join(run.name for run in runs), tuple(sections))

@@ -94,6 +94,8 @@ class RunCard(BaseModel):
     gate: dict[str, object] = {}
     """Id and threshold of the gate."""
     models: list[str] = []
+    reasoning: list[str] = []
+    """Those of the models that reason before they answer."""
     sources: list[dict[str, object]] = []
     """Data sets: name, title, licence, file name and digest."""
     sessions: list[dict[str, object]] = []

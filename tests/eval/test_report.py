@@ -138,6 +138,14 @@ def test_findings_are_judged_by_their_intervals(folder: Path) -> None:
     assert rows[5, "-"].verdict.startswith("open")
 
 
+def test_a_reasoning_model_is_judged_by_its_over_carry(folder: Path) -> None:
+    """An OC of 0.6 is not near zero: the finding is refuted on a model that is said to reason."""
+    run = load_run(folder)
+    run.card.reasoning = ["m"]
+    (row,) = [one for one in findings(run, 200) if one.number == 5]
+    assert (row.subject, row.verdict) == ("unguarded m, topiocqa v1", "refuted")
+
+
 @pytest.mark.parametrize(
     ("estimate", "sign", "expected"),
     [
