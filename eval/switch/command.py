@@ -21,7 +21,7 @@ from eval.chat_client import ChatClient, ChatReply, Endpoint, ReplayCache
 from eval.errors import DataError
 from eval.progress import Progress
 from eval.records import RECORDS, RunCard, file_digest, read_records, write_card, write_records
-from eval.report import ReportTable, markdown, print_table
+from eval.report import ReportTable, html, markdown, print_table
 from eval.switch.config import ModelConfig, SwitchConfig, load_config
 from eval.switch.coqa import load_coqa, load_mtrag_un
 from eval.switch.episodes import Benchmark, Episode
@@ -36,6 +36,7 @@ HELP = "measure what a change of model in mid-conversation costs (arXiv 2603.031
 
 RISK = "risk.json"
 REPORT = "report.md"
+REPORT_HTML = "report.html"
 
 LOADERS: dict[str, Callable[[Path, int | None], Benchmark]] = {
     "multi-if": lambda path, turns: _uncut(load_multi_if(path), turns),
@@ -213,6 +214,7 @@ def _complete_card(
     card.sources = [{"name": arguments.benchmark, "file": arguments.data.name, "sha256": file_digest(arguments.data)}]
     card.sessions = [{"episodes": [episode.id for episode in plan.episodes]}]
     card.failures = dict(Counter(record.error for record in records if record.error))
+    card.notes = _seen_by_proxy(records)
     card.choices = [
         "final-turn policy: the suffix model writes the last answer alone",
         "both terms of the decomposition are centred",
@@ -221,10 +223,23 @@ def _complete_card(
     ]
 
 
+def _seen_by_proxy(records: list[SwitchRecord]) -> list[str]:
+    """Whether the proxy, if there is one, recognised the prefixes of other models: what mitigations depend on."""
+    notes = []
+    for path in dict.fromkeys(record.path for record in records):
+        switched = [r for r in records if r.path == path and r.prefix != r.suffix and not r.error]
+        seen = sum("x-guard-handoff" in record.headers for record in switched)
+        if any(record.headers for record in switched):
+            notes.append(f"path {path}: the proxy saw a handoff in {seen} of {len(switched)} switched answers")
+    return notes
+
+
 def _write(
     folder: Path, benchmark: Benchmark, outcome: Outcome, records: list[SwitchRecord], card: RunCard, *, keep_card: bool
 ) -> None:
-    (folder / REPORT).write_text(markdown(report(benchmark, outcome, records, card.choices)), encoding="utf-8")
+    written = report(benchmark, outcome, records, [*card.choices, *card.notes])
+    (folder / REPORT).write_text(markdown(written), encoding="utf-8")
+    (folder / REPORT_HTML).write_text(html(written), encoding="utf-8")
     risk = fitted_risk(outcome.baseline.matrix, f"{benchmark.name}, {benchmark.metric}")
     if risk is not None:
         tree = risk.to_dict() | {"episodes": len(outcome.episodes), "created": card.created, "commit": card.commit}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eval import plots
 from eval.intervals import Estimate
-from eval.report import Report, ReportTable, Section, cell
+from eval.report import Figure, Report, ReportTable, Section, cell
 from eval.switch.episodes import Benchmark
 from eval.switch.outcome import Outcome, PathOutcome
 from eval.switch.protocol import SwitchRecord
@@ -82,7 +83,25 @@ def _matrix_section(path: PathOutcome, metric: str) -> Section:
             for i, prefix in enumerate(matrix.models)
         ),
     )
-    return Section(f"Effects of a switch: {path.path}", READING, (matrix_table(path), means))
+    return Section(f"Effects of a switch: {path.path}", READING, (matrix_table(path), means), _heat_map(matrix))
+
+
+def _heat_map(matrix: Matrix) -> tuple[Figure, ...]:
+    """Effects in colours, red is harm; none where the plotting library is not installed."""
+    if not plots.available():
+        return ()
+    models = matrix.models
+    values = [[(matrix.effects[a, b].value or 0.0) if a != b else 0.0 for b in models] for a in models]
+    marks = [
+        [_mark(matrix.effects[a, b]) if a != b else f"({matrix.own[b].value:.{DIGITS}f})" for b in models]
+        for a in models
+    ]
+    caption = "Rows wrote the prefix, columns the last answer; red: the prefix harms. Diagonal: scores."
+    return (Figure(caption, plots.heatmap(models, models, values, marks)),)
+
+
+def _mark(estimate: Estimate) -> str:
+    return f"{estimate.value:+.{DIGITS}f}" + ("*" if estimate.excludes(0) else "")
 
 
 def _decomposition_section(fitted: Decomposition) -> Section:
