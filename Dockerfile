@@ -21,5 +21,5 @@ VOLUME /var/lib/pivot-guard
 ENV PATH=/opt/pivot-guard/bin:$PATH GUARD_HOST=0.0.0.0 GUARD_PORT=8080
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
+    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"GUARD_PORT\"]}/healthz', timeout=2)"]
 ENTRYPOINT ["guard-serve"]
