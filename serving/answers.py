@@ -28,7 +28,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class AnswerReader:
-    """A tap on an answer to a chat completion. One an answer."""
+    """A tap on an answer to a chat completion or to a request of the Responses API. One an answer."""
 
     def __init__(self, content_encoding: str = "") -> None:
         encoding = content_encoding.strip().lower()
@@ -40,6 +40,7 @@ class AnswerReader:
         self._body: list[bytes] = []
         self._events: EventSplitter | None = None
         self._choices: dict[int, _Choice] = {}
+        self._items: list[dict[str, Any]] = []
 
     def feed(self, chunk: bytes) -> None:
         """Take bytes of the body, in order."""
@@ -56,13 +57,13 @@ class AnswerReader:
         if self._given_up:
             return []
         if self._events is None:
-            return [
-                choice["message"] for choice in _choices(b"".join(self._body)) if _is_message(choice.get("message"))
-            ]
+            tree = _tree(b"".join(self._body))
+            whole = [choice.get("message") for choice in _objects(tree.get("choices"))]
+            return [message for message in whole if _is_message(message)] + _said(_objects(tree.get("output")))
         for data in self._events.end():
             self._event(data)
         said = [self._choices[index].message() for index in sorted(self._choices)]
-        return [message for message in said if len(message) > 1]
+        return [message for message in said if len(message) > 1] + _said(self._items)
 
     def _take(self, data: bytes) -> None:
         self._size += len(data)
@@ -88,9 +89,13 @@ class AnswerReader:
         self._given_up = True
         self._body.clear()
         self._choices.clear()
+        self._items.clear()
 
     def _event(self, data: bytes) -> None:
-        for choice in _choices(data):
+        tree = _tree(data)
+        if tree.get("type") == "response.output_item.done":
+            self._items += _objects([tree.get("item")])
+        for choice in _objects(tree.get("choices")):
             index = choice.get("index")
             delta = choice.get("delta") or choice.get("message")
             if _is_message(delta):
@@ -204,14 +209,22 @@ class _Call:
         return {"id": self._id, "function": {"name": self._name, "arguments": "".join(self._arguments)}}
 
 
-def _choices(data: bytes) -> list[dict[str, Any]]:
-    """The choices of a completion or of a chunk; none where the data are something else, or cut."""
+def _tree(data: bytes) -> dict[str, Any]:
+    """An object of the API; an empty one where the data are something else, or cut."""
     try:
         tree = msgspec.json.decode(data)
     except (ValueError, RecursionError):
-        return []
-    choices = tree.get("choices") if isinstance(tree, dict) else None
-    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _said(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Items of the Responses API that a client sends back as the model's words: messages and calls, no reasoning."""
+    return [item for item in items if item.get("role") == "assistant" or item.get("call_id")]
 
 
 def _is_message(message: object) -> TypeGuard[dict[str, Any]]:

@@ -93,7 +93,7 @@ def model_handoff(record: RequestRecord, *, content: bool) -> Row | None:
         return None
     text = conversation.messages[conversation.exchanges[-1].user].text
     return {
-        "time": datetime.fromtimestamp(event.at, UTC),
+        "time": datetime.now(UTC),
         "decision_id": event.decision_id,
         "prefix_digest": event.digest,
         "turn": event.turn,

@@ -92,6 +92,25 @@ def test_refusals_and_legacy_calls_are_read() -> None:
     assert message["function_call"] == {"name": "f", "arguments": "{}"}
 
 
+ITEMS: list[dict[str, Any]] = [
+    {"type": "reasoning", "id": "r", "summary": []},
+    {"type": "message", "role": "assistant", "id": "m", "content": [{"type": "output_text", "text": "Hello"}]},
+    {"type": "function_call", "id": "f", "call_id": "c1", "name": "look", "arguments": "{}"},
+]
+
+
+def test_answers_of_the_responses_api_are_read() -> None:
+    """Messages and calls among the output items are said, whole or streamed; reasoning is not."""
+    whole = read(json.dumps({"object": "response", "output": ITEMS}).encode())
+    events = [{"type": "response.output_item.done", "item": item} for item in ITEMS]
+    delta = {"type": "response.output_text.delta", "delta": "Hello"}
+    streamed = read(*(b"data: " + json.dumps(one).encode() + b"\n\n" for one in (delta, *events)))
+    assert whole == streamed == ITEMS[1:]
+    assert fingerprint(whole[0]) == fingerprint({"role": "assistant", "content": "Hello"})
+    sent_back = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": ""}
+    assert fingerprint(whole[1]) == fingerprint(sent_back)
+
+
 def test_reasoning_alone_says_nothing() -> None:
     """Deltas of reasoning and of roles make no message."""
     assert read(event({"role": "assistant", "content": ""}), event({"reasoning_content": "hm"})) == []
