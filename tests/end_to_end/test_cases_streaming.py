@@ -156,3 +156,35 @@ def test_all_of_a_clean_stream_is_a_clean_end(proxy: Proxy, backend: Backend) ->
         connection.request("POST", "/v1/chat/completions", chat("hi", stream=True))
         assert connection.getresponse().read() == b"".join(stream_events("Hel", "lo"))
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", chat("hi")),
+        ("/v1/chat/completions", chat("hi", stream=True)),
+        ("/v1/responses", b'{"model":"m","input":"hi"}'),
+        ("/v1/embeddings", b'{"model":"m","input":"hi"}'),
+    ],
+)
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_client_that_leaves_ends_the_backends_work(
+    proxy: Proxy, backend: Backend, path: str, body: bytes, *, begun: bool
+) -> None:
+    """Guarded or not, streamed or not, before the first byte or after it: within a second nobody works any more."""
+    asked, left = threading.Event(), threading.Event()
+
+    async def work(request: Received, wire: Wire) -> None:
+        if begun:
+            await wire.begin_stream([("content-type", "application/json")])
+            await wire.chunk(b"{")
+        asked.set()
+        await wire.until_left()
+        left.set()
+
+    backend.script = work
+    with sent(proxy.port, body, path=path) as connection:
+        assert asked.wait(10)
+        if begun:
+            connection.recv(10)
+    assert left.wait(1)

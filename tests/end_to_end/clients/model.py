@@ -94,12 +94,12 @@ def _response(body: Json) -> Json:
     if body.get("tools") and not any(item.get("type") == "function_call_output" for item in items):
         arguments = json.dumps({"a": 2, "b": 3})
         call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "add", "arguments": arguments}
-        output = call | {"status": "completed"}
+        output: Json = call | {"status": "completed"}
     else:
         text = "It is 5." if body.get("tools") else "Hello"
         part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
         output = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
     facts = {"id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m"}
     settings = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": body.get("tools") or []}
-    nothing = {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}}
+    nothing: Json = {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}}
     return facts | settings | nothing | {"output": [output]}

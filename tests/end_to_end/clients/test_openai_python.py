@@ -102,7 +102,12 @@ def test_the_tool_runner_reaches_its_end(client: OpenAI) -> None:
     }
     tool = {"type": "function", "name": "add", "parameters": parameters, "strict": True}
     calls: list[Any] = []
-    add = runners.RegisteredFunction(tool, lambda arguments: calls.append(arguments) or "5")
+
+    def run(arguments: Any) -> str:  # noqa: ANN401 - the client's own type
+        calls.append(arguments)
+        return "5"
+
+    add = runners.RegisteredFunction(tool, run)
     response = runners.ResponsesToolRunner(functions=[add]).run(client, {"model": "m", "input": "2 + 3?"})
     assert calls == [{"a": 2, "b": 3}]
     assert response.output_text == "It is 5."

@@ -45,7 +45,7 @@ async def pivot() -> str:
     """A second run that goes on from the first one's items."""
     first = await Runner.run(agent(), "tell me of cats")
     items = [*first.to_input_list(), {"role": "user", "content": "python lists?"}]
-    return str((await Runner.run(agent(), items)).final_output)  # type: ignore[arg-type]
+    return str((await Runner.run(agent(), items)).final_output)
 
 
 async def main() -> None:
