@@ -123,9 +123,7 @@ async def model_records(
     Paths take turns, a few sessions each: whatever else the machine does in the meantime slows them alike.
     """
     paths = [path for path in PATHS if path != "gate" and path in arguments.paths]
-    asked = [
-        (plan, turns) for model in arguments.model for plan, turns in _batches(gate, policy, sets, arguments, model)
-    ]
+    asked = _asked(gate, policy, sets, arguments)
     records: list[TurnRecord] = []
     async with AsyncExitStack() as stack:
         cache = stack.enter_context(closing(ReplayCache(arguments.cache)))
@@ -165,19 +163,29 @@ def plans(gate: LoadedGate, policy: Policy, arguments: Namespace, model: str) ->
                 )
 
 
-def _batches(
-    gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace, model: str
-) -> Iterator[tuple[Plan, list[Turn]]]:
-    """A model's turns in the order in which they are asked: a few sessions on every path, then the next few."""
+def batches(
+    gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace
+) -> Iterator[dict[Task, list[Turn]]]:
+    """The turns of each task, a few sessions at a time."""
+    tasks = {plan.task for model in arguments.model for plan in plans(gate, policy, arguments, model)}
     for one in sets:
         sessions = one.sessions[: arguments.model_sessions]
         for begin in range(0, len(sessions), arguments.concurrency):
-            batch = sessions[begin : begin + arguments.concurrency]
-            by_task: dict[Task, list[Turn]] = {}
-            for plan in plans(gate, policy, arguments, model):
-                if plan.task not in by_task:
-                    by_task[plan.task] = list(turns_of(gate, policy, plan.task, batch, one.source, one.variant))
-                yield plan, by_task[plan.task]
+            few = sessions[begin : begin + arguments.concurrency]
+            yield {task: list(turns_of(gate, policy, task, few, one.source, one.variant)) for task in tasks}
+
+
+def _asked(
+    gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace
+) -> list[tuple[Plan, list[Turn]]]:
+    """What is asked, in order: of each model a few sessions on every path, then the next few."""
+    turns = list(batches(gate, policy, sets, arguments))
+    return [
+        (plan, batch[plan.task])
+        for model in arguments.model
+        for batch in turns
+        for plan in plans(gate, policy, arguments, model)
+    ]
 
 
 @asynccontextmanager
@@ -201,12 +209,11 @@ async def _endpoint(path: str, arguments: Namespace) -> AsyncIterator[Endpoint]:
 
 def _print_plan(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace) -> None:
     counts: dict[tuple[str, str, str, str], list[int]] = {}
-    for model in arguments.model:
-        for plan, turns in _batches(gate, policy, sets, arguments, model):
-            count = counts.setdefault((plan.model, plan.path, plan.task, str(plan.repeat + 1)), [0, 0])
-            count[0] += len(turns)
-            kept = ((t.decision.tokens_kept, t.decision.tokens_offered)[plan.path == "unguarded"] for t in turns)
-            count[1] += sum(kept)
+    for plan, turns in _asked(gate, policy, sets, arguments):
+        count = counts.setdefault((plan.model, plan.path, plan.task, str(plan.repeat + 1)), [0, 0])
+        count[0] += len(turns)
+        guarded = plan.path == "guarded"
+        count[1] += sum(turn.decision.tokens_kept if guarded else turn.decision.tokens_offered for turn in turns)
     rows = [
         (*key, f"{calls:,}", f"{tokens:,}", f"{calls * arguments.max_tokens:,}")
         for key, (calls, tokens) in counts.items()
