@@ -92,13 +92,12 @@ class GuardedRoute:
     async def _decide(self, chat: ChatBody | None, controls: Controls, record: RequestRecord) -> Decision:
         record.model = chat.model if chat else ""
         mode = controls.mode or self.settings.mode_for(record.model)
-        unread = ""
+        if mode is Mode.OFF:  # the history is not even read: off costs what forwarding costs
+            return Decision(new_id(), mode, bypass="off")
         try:
             record.conversation = await _conversation(chat)
         except UnreadableChat as error:
-            unread = error.reason
-        if mode is Mode.OFF or record.conversation is None:
-            return Decision(new_id(), mode, bypass="off" if mode is Mode.OFF else unread)
+            return Decision(new_id(), mode, bypass=error.reason)
         return await self.decider.decide(record.conversation, self.settings.policy_for(mode, controls.pin))
 
 
