@@ -6,8 +6,9 @@
     python scripts/bench_proxy.py --baseline "CMD with {backend} and {port}"
 
 Every candidate forwards the same chat of 12 messages (3.5 kB) to the same fake backend, over 32 connections. Load and
-backend run in this process on one core, the candidate on another. CPU time of the candidate's processes is the figure:
-on a shared machine it is far steadier than latency. Bounded: loopback only, a few thousand requests a row.
+backend run in this process on one core, the candidate on another. The figure is the CPU time of the candidate's
+processes: on a shared machine it is far steadier than latency. Candidates are measured in turns and the best sample of
+each counts. Loopback only.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -33,6 +34,7 @@ import uvloop
 
 CONNECTIONS = 32
 WARM_UP = 200
+START_S = 400
 PIECES = 20
 TICKS = os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0))
@@ -48,11 +50,21 @@ class Candidate:
     headers: tuple[str, ...] = ()
     fresh: bool = False
     """Every request ends with a message of its own, so that nothing is remembered."""
+    requests: int = 1000
+    """How many make a sample."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """CPU milliseconds a request, and requests a second."""
+
+    cpu: float
+    rate: float
 
 
 @dataclass(frozen=True)
 class Row:
-    """CPU milliseconds a request, and requests a second, for plain and streamed answers."""
+    """The best sample of each kind: what disturbs a measurement only ever adds to it."""
 
     name: str
     plain: float
@@ -275,7 +287,7 @@ def pin(pid: int, *, last: bool) -> None:
 
 def wait_for(port: int, process: subprocess.Popen[bytes], out: Path) -> None:
     """Wait until a candidate listens."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise SystemExit(f"did not start:\n{out.read_text()[-2000:]}")
@@ -283,21 +295,15 @@ def wait_for(port: int, process: subprocess.Popen[bytes], out: Path) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
-    raise SystemExit("no answer on its port for 120 s")
+    raise SystemExit(f"no answer on its port for {START_S} s")
 
 
-async def measure(candidate: Candidate, backend: int, count: int) -> Row:
-    """Start a candidate, warm it up, and measure plain and streamed answers."""
-    port = free_port()
-    with running(candidate, port, backend) as pid:
-        figures, rate = [], 0.0
-        for stream in (False, True):
-            await load(port, candidate, min(WARM_UP, count), stream=stream)
-            before = cpu_seconds(pid)
-            reached = await load(port, candidate, count, stream=stream)
-            figures.append((cpu_seconds(pid) - before) * 1000 / count)
-            rate = rate or reached
-    return Row(candidate.name, figures[0], figures[1], rate)
+async def measure(candidate: Candidate, port: int, pid: int, *, stream: bool) -> Sample:
+    """One sample of a running candidate."""
+    await load(port, candidate, min(WARM_UP, candidate.requests), stream=stream)
+    before = cpu_seconds(pid)
+    rate = await load(port, candidate, candidate.requests, stream=stream)
+    return Sample((cpu_seconds(pid) - before) * 1000 / candidate.requests, rate)
 
 
 # The candidates.
@@ -318,25 +324,26 @@ LITELLM_ENVIRONMENT = {
 }
 
 
-def candidates(arguments: argparse.Namespace) -> list[tuple[Candidate, int]]:
-    """What is measured, with the number of requests."""
+def candidates(arguments: argparse.Namespace) -> list[Candidate]:
+    """What is measured."""
     count = arguments.requests
     guard = [sys.executable, "-m", "serving.cli", "--backend", "{backend}", "--port", "{port}"]
     if arguments.words:
         guard = [sys.executable, __file__, "--role", "words", "{backend}", "{port}"]
-    bare = Candidate("bare forwarder", [sys.executable, __file__, "--role", "bare", "{backend}", "{port}"])
+    bare = [sys.executable, __file__, "--role", "bare", "{backend}", "{port}"]
     off, enforce = ("x-guard-mode: off",), ("x-guard-mode: enforce",)
     found = [
-        (bare, count),
-        (Candidate("pivot-guard off", guard, off), count),
-        (Candidate("pivot-guard enforce, warm", guard, enforce), count),
-        (Candidate("pivot-guard enforce, cold", guard, enforce, fresh=True), count // 10),
+        Candidate("bare forwarder", bare, requests=count),
+        Candidate("pivot-guard off", guard, off, requests=count),
+        Candidate("pivot-guard enforce, warm", guard, enforce, requests=count),
+        Candidate("pivot-guard enforce, cold", guard, enforce, fresh=True, requests=max(count // 8, 100)),
     ]
     if arguments.baseline:
-        found.insert(1, (Candidate("given baseline", shlex.split(arguments.baseline)), count))
+        found.insert(1, Candidate("given baseline", shlex.split(arguments.baseline), requests=count))
     if arguments.litellm:
         litellm = [str(Path(arguments.litellm) / "bin" / "litellm"), "--config", "{config}", "--host", "127.0.0.1"]
-        found.append((Candidate("LiteLLM", [*litellm, "--port", "{port}", "--num_workers", "1"]), max(count // 8, 200)))
+        litellm += ["--port", "{port}", "--num_workers", "1"]
+        found.append(Candidate("LiteLLM", litellm, requests=max(count // 8, 100)))
     return found
 
 
@@ -407,14 +414,32 @@ def word_proxy(backend: str, port: int) -> None:
 
 
 async def measure_all(arguments: argparse.Namespace) -> None:
-    """Measure one candidate after the other against one backend."""
+    """Start everything, then measure in rounds, so that a noisy minute falls on all candidates alike."""
     server = await asyncio.get_running_loop().create_server(FakeBackend, "127.0.0.1", arguments.backend_port)
     backend = server.sockets[0].getsockname()[1]
-    rows = []
-    for candidate, count in candidates(arguments):
-        rows.append(await measure(candidate, backend, count))
-        print(f"measured {candidate.name}", file=sys.stderr)
-    show(rows)
+    wanted = candidates(arguments)
+    samples: dict[tuple[str, bool], list[Sample]] = {}
+    with ExitStack() as stack:
+        processes: dict[tuple[str, ...], tuple[int, int]] = {}
+        for candidate in wanted:
+            command = tuple(candidate.command)
+            if command not in processes:
+                port = free_port()
+                processes[command] = (port, stack.enter_context(running(candidate, port, backend)))
+        for number in range(arguments.rounds):
+            for candidate in wanted:
+                for stream in (False, True):
+                    sample = await measure(candidate, *processes[tuple(candidate.command)], stream=stream)
+                    samples.setdefault((candidate.name, stream), []).append(sample)
+            print(f"round {number + 1} of {arguments.rounds} done", file=sys.stderr)
+    show([best_of(candidate.name, samples) for candidate in wanted])
+
+
+def best_of(name: str, samples: dict[tuple[str, bool], list[Sample]]) -> Row:
+    """The row of a candidate."""
+    plain, stream = samples[name, False], samples[name, True]
+    rate = max(sample.rate for sample in plain)
+    return Row(name, min(sample.cpu for sample in plain), min(sample.cpu for sample in stream), rate)
 
 
 def main() -> None:
@@ -425,11 +450,11 @@ def main() -> None:
         "--baseline", metavar="CMD", help="another forwarder; {backend}, {backend_port}, {port} are filled in"
     )
     parser.add_argument("--backend-port", type=int, default=0, help="port of the fake backend (default: any)")
-    parser.add_argument("--requests", type=int, default=4000, help="requests a row (default 4000, at most 100000)")
+    parser.add_argument("--requests", type=int, default=2000, help="requests a sample (default 2000)")
+    parser.add_argument("--rounds", type=int, default=4, help="samples of each kind; the best one counts (default 4)")
     parser.add_argument("--words", action="store_true", help="a gate of word overlap in place of the shipped one")
     parser.add_argument("--role", nargs=3, metavar=("ROLE", "BACKEND", "PORT"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    arguments.requests = min(arguments.requests, 100_000)
     if arguments.role:
         role, backend, port = arguments.role
         {"bare": bare_forwarder, "words": word_proxy}[role](backend, int(port))
