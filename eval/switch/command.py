@@ -27,7 +27,7 @@ from eval.switch.coqa import load_coqa, load_mtrag_un
 from eval.switch.episodes import Benchmark, Episode
 from eval.switch.multi_if import load_multi_if
 from eval.switch.outcome import Outcome, evaluate, fitted_risk
-from eval.switch.protocol import Plan, SwitchRecord, play
+from eval.switch.protocol import CachedReplies, Plan, SwitchRecord, play
 from eval.switch.report import decomposition_table, matrix_table, paths_table, report
 from eval.switch.statistics import REPLICATES
 
@@ -63,6 +63,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds a request may take")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help=f"answers (default {DEFAULT_CACHE})")
     parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and cost, send nothing")
+    parser.add_argument(
+        "--cached", action="store_true", help="figures from the answers of an unfinished run, send nothing"
+    )
     parser.add_argument("--report-only", action="store_true", help="figures from the records of an earlier run")
 
 
@@ -141,6 +144,9 @@ def _play(plan: Plan, arguments: Namespace, card: RunCard) -> list[SwitchRecord]
 
 
 async def _play_with(plan: Plan, arguments: Namespace, cache: ReplayCache, card: RunCard) -> list[SwitchRecord]:
+    if arguments.cached:
+        cached = CachedReplies(cache)
+        return await play(plan, {(m.name, p.name): cached for m in plan.models for p in plan.paths}, lambda *_: None)
     async with AsyncExitStack() as stack:
         clients: dict[tuple[str, str], ChatClient] = {}
         for model in plan.models:
@@ -149,7 +155,8 @@ async def _play_with(plan: Plan, arguments: Namespace, cache: ReplayCache, card:
                 client = ChatClient(endpoint, cache)
                 clients[model.name, path.name] = await stack.enter_async_context(client)
         with Progress("switch matrix", plan.calls) as progress:
-            records = await play(plan, clients, Meter(progress, plan.calls))
+            at_once = 2 * arguments.concurrency * len(plan.models)
+            records = await play(plan, clients, Meter(progress, plan.calls), at_once)
         calls: Counter[str] = Counter()
         for client in clients.values():
             calls.update(client.calls)

@@ -12,10 +12,11 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from eval.chat_client import ChatClient, ChatReply, ChatRequest
+from eval.chat_client import ChatReply, ChatRequest, ReplayCache
 from eval.errors import BackendError
 from eval.switch.config import ModelConfig, PathConfig
 from eval.switch.episodes import Episode
@@ -97,7 +98,32 @@ class Plan:
         return prompt, calls * answer
 
 
-Clients = Mapping[tuple[str, str], ChatClient]
+class Client(Protocol):
+    """What answers requests."""
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """The answer.
+
+        Raises:
+            BackendError: it is not to be had.
+        """
+        ...
+
+
+class CachedReplies:
+    """A client that sends nothing: it knows what the replay cache holds."""
+
+    def __init__(self, cache: ReplayCache) -> None:
+        self._cache = cache
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        reply = self._cache.get(request.digest)
+        if reply is None:
+            raise BackendError("not in the cache")
+        return reply
+
+
+Clients = Mapping[tuple[str, str], Client]
 """The client of each (model, path)."""
 
 
@@ -106,7 +132,12 @@ async def play(
 ) -> list[SwitchRecord]:
     """Play every episode and return a record a cell, in the order of paths, prefixes, suffixes, episodes.
 
-    ``done`` is told of every answer, and of None for each that is not to be had.
+    Args:
+        plan: what is asked.
+        clients: who is asked.
+        done: told of every answer, and of None for each that is not to be had.
+        at_once: prefixes under way. Few of them finish one episode after the other, so that an interrupted run has
+            whole episodes.
     """
     slots = asyncio.Semaphore(at_once)
 
@@ -155,7 +186,7 @@ async def _row(
 
 
 async def _ask(
-    client: ChatClient,
+    client: Client,
     model: ModelConfig,
     plan: Plan,
     episode: Episode,

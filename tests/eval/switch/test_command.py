@@ -110,6 +110,16 @@ def test_an_interrupted_run_resumes(tmp_path: Path) -> None:
         assert not [record for record in records(tmp_path) if record.error]
 
 
+def test_an_unfinished_run_can_be_looked_at(tmp_path: Path) -> None:
+    """--cached makes figures of the episodes that are whole so far, and asks nobody."""
+    with chat_server(copycat) as server:
+        assert main(arguments(tmp_path, server.url, "--episodes", "5")) == 0
+        server.bodies.clear()
+        assert main(arguments(tmp_path, server.url, "--cached")) == 0
+        assert server.bodies == []
+    assert "5 complete, 7 incomplete" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
 def test_paths_share_prefixes_and_are_compared(tmp_path: Path) -> None:
     """A path that cures the harm shows as a gain, at the price of K K calls more an episode."""
 
