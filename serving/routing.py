@@ -64,12 +64,10 @@ class Router:
         """The targets in their order, those whose backend rests behind the others: asked only if all else fails."""
         return tuple(sorted(targets, key=lambda target: self._breakers[target.backend.name].is_open))
 
-    def pick(self, model: str) -> Backend:
-        """The backend for a request that nothing is known of but perhaps its model."""
-        try:
-            return self.targets(model)[0].backend
-        except ApiError:
-            return self.backends[0]
+    @property
+    def chooses(self) -> bool:
+        """Whether it makes a difference which model a request names."""
+        return len(self.backends) > 1 or bool(self._settings.routes)
 
     def succeeded(self, backend: Backend) -> None:
         """Note that a backend answered."""

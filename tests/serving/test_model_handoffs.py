@@ -350,6 +350,26 @@ def test_fallbacks_can_be_ordered_by_risk(tmp_path: Path) -> None:
         assert answer.headers["x-guard-model"] == "c"
 
 
+def test_other_paths_follow_the_model_too(tmp_path: Path) -> None:
+    """Embeddings of a model go to the backend that serves it, byte for byte but for an alias; the rest to the first."""
+    body = b'{ "input": "x", "model": "b" }'
+    headers = {"content-type": "application/json; charset=utf-8"}
+
+    async def echo(request: Received, wire: Wire) -> None:
+        await wire.answer(b"{}")
+
+    with shop(tmp_path, routes={"embed": ["b"]}) as it:
+        it.a.script = it.b.script = echo
+        assert ask(it.proxy.port, path="/v1/embeddings", body=body, headers=headers).status == 200
+        assert it.b.last.body == body
+        alias = body.replace(b'"b"', b'"embed"')
+        assert ask(it.proxy.port, path="/v1/embeddings", body=alias, headers=headers).status == 200
+        assert json.loads(it.b.last.body) == json.loads(body)
+        assert ask(it.proxy.port, "GET", path="/v1/models").status == 200
+        assert ask(it.proxy.port, path="/v1/embeddings", body=b"{", headers=headers).status == 200
+        assert [one.target for one in it.a.requests] == ["/v1/models", "/v1/embeddings"]
+
+
 def test_without_mitigations_a_handoff_changes_no_byte(tmp_path: Path) -> None:
     """Another model goes on with exactly what the client sent, by default."""
     with shop(tmp_path) as it:
