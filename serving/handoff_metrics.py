@@ -7,6 +7,7 @@ from collections.abc import Collection
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from guard.handoff import ModelHandoff
+from serving.metrics import Series
 from serving.record import RequestRecord
 
 OTHER = "other"
@@ -38,9 +39,8 @@ class HandoffMetrics:
             "guard_mitigated_handoffs", "Handoffs whose request was edited", ["policy"], registry=registry
         )
         self._turns = Counter("guard_history_turns", "Assistant messages of histories", ["author"], registry=registry)
-        self._attempts = Counter(
-            "guard_attempts", "Tries at backends by class of status, or fault", ["backend", "result"], registry=registry
-        )
+        attempts = "Tries at backends by class of status, or fault"
+        self._attempts = Series(Counter("guard_attempts", attempts, ["backend", "result"], registry=registry))
         self._fallbacks = Counter(
             "guard_fallbacks", "Requests answered by another target than the preferred one", registry=registry
         )
@@ -52,7 +52,7 @@ class HandoffMetrics:
         """Count a finished request."""
         for attempt in record.attempts:
             result = f"{attempt.result[0]}xx" if attempt.result.isdigit() else attempt.result
-            self._attempts.labels(attempt.backend, result).inc()
+            self._attempts[attempt.backend, result].inc()
         if record.fell_back:
             self._fallbacks.inc()
         if record.handoff is not None:

@@ -57,6 +57,8 @@ def configure(settings: Logging) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
+    # Nothing of this is shown; collecting it for every line is not free.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     quiet_cuts()
 
 
@@ -73,7 +75,10 @@ class RequestLog:
     def finish(self, record: RequestRecord) -> None:
         """Log a finished request."""
         if logger.isEnabledFor(logging.INFO):
-            logger.info("request", extra={"fields": _fields(record)})
+            # Made by hand: looking for the calling line would cost as much as all the rest.
+            line = logging.LogRecord(logger.name, logging.INFO, __file__, 0, "request", (), None)
+            line.__dict__["fields"] = _fields(record)
+            logger.handle(line)
 
 
 def _fields(record: RequestRecord) -> dict[str, Any]:
