@@ -25,6 +25,7 @@ UNKNOWN = "unknown"
 """Stands for the author of a message that the proxy never relayed, or no longer knows."""
 
 TEXT_PARTS = frozenset({"text", "output_text", "input_text"})
+_BESIDE_TEXT = frozenset({"refusal", "tool_calls", "function_call", "call_id"})
 REASONING_PARTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
 
 
@@ -50,10 +51,14 @@ def fingerprint(message: Mapping[str, object]) -> bytes | None:
 
     Reasoning is left out: clients drop it, and so may a policy.
     """
+    content = message.get("content")
+    if isinstance(content, str) and _BESIDE_TEXT.isdisjoint(message):
+        text = content.strip()  # what nearly every message is
+        return _digest("message", "0", text, "") if text else None
     texts: list[str] = []
     refusals: list[str] = []
     others: list[str] = []
-    _read_content(message.get("content"), texts, refusals, others)
+    _read_content(content, texts, refusals, others)
     if isinstance(refusal := message.get("refusal"), str):
         refusals.append(refusal)
     calls = [_canonical(call) for call in _calls(message)]
@@ -86,12 +91,10 @@ def author_of(in_place: Sequence[Author], anywhere: Sequence[Author]) -> Author 
 
 
 def _digest(*fields: str) -> bytes:
-    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for field in fields:
-        data = field.encode("utf-8", "surrogatepass")
-        state.update(len(data).to_bytes(8, "big"))
-        state.update(data)
-    return state.digest()
+    encoded = [field.encode("utf-8", "surrogatepass") for field in fields]
+    # Lengths in front of the fields keep ("a", "bc") and ("ab", "c") apart.
+    framed = b"".join(len(data).to_bytes(8, "big") + data for data in encoded)
+    return hashlib.blake2b(framed, digest_size=DIGEST_BYTES).digest()
 
 
 def _read_content(content: object, texts: list[str], refusals: list[str], others: list[str]) -> None:

@@ -115,6 +115,10 @@ class EventSplitter:
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Take bytes and yield the data of the events that they complete."""
+        whole = chunk.startswith(b"data: ") and chunk.endswith(b"\n\n") and b"\r" not in chunk
+        if whole and chunk.count(b"\n") == 2 and not self._data and not any(self._partial):
+            yield chunk[6:-2]  # one event on one line, what nearly every chunk is
+            return
         if self._partial and self._partial[-1].endswith(b"\r"):
             chunk = self._partial.pop() + chunk
         held = b""

@@ -26,8 +26,7 @@ logger = logging.getLogger(__name__)
 
 _INLINE_MESSAGES = 100
 """Above this many messages fingerprints are made on a thread, so that they do not hold up other requests."""
-_SIGNED = (b"signature", b"encrypted", b"redacted_thinking", b"reasoning")
-"""Without one of these words in it a message has no signed part."""
+_PLAIN = frozenset({"role", "content", "name", "refusal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Attribution:
         """Note who said what an answer said."""
         if self._ledger is None:
             return
-        before = _text_before(conversation, len(conversation.messages))
+        before = _last_asked(conversation)
         for message in reader.messages():
             said = fingerprint(message)
             if said is not None:
@@ -105,20 +104,26 @@ def _read(
     """Ledger keys and signers of the assistant messages, by position."""
     keys: dict[int, tuple[bytes, bytes]] = {}
     signed: dict[int, frozenset[str]] = {}
+    before = ""
     for position, message in enumerate(conversation.messages):
         if message.role != "assistant":
+            before = before if message.role in INSTRUCTION_ROLES else message.text
             continue
         element = chat.element(position)
         said = fingerprint(element)
         if said is not None:
-            keys[position] = keys_of(said, _text_before(conversation, position))
-        if chat.mentions(position, _SIGNED) and (families := signers(element)):
+            keys[position] = keys_of(said, before)
+        if not _is_plain(element) and (families := signers(element)):
             signed[position] = families
     return keys, signed
 
 
-def _text_before(conversation: Conversation, position: int) -> str:
-    """Text of the message that an assistant message follows: a question, or a tool's result."""
-    earlier = reversed(conversation.messages[:position])
+def _is_plain(element: dict[str, object]) -> bool:
+    """Whether a message is nothing but text, and so has no signed part: what nearly every message is."""
+    return isinstance(element.get("content"), str) and element.keys() <= _PLAIN
+
+
+def _last_asked(conversation: Conversation) -> str:
+    """Text of the message that the answer to this conversation follows: a question, or a tool's result."""
     passed_over = INSTRUCTION_ROLES | {"assistant"}
-    return next((message.text for message in earlier if message.role not in passed_over), "")
+    return next((message.text for message in reversed(conversation.messages) if message.role not in passed_over), "")

@@ -58,6 +58,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _MESSAGES = msgspec.json.Decoder(list[Raw])
 _MESSAGE = msgspec.json.Decoder(_Message)
 _TEXT = msgspec.json.Decoder(str)
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class ChatBody:
@@ -112,12 +113,7 @@ class ChatBody:
 
     def element(self, position: int) -> dict[str, Any]:
         """The message at ``position`` with everything that is in it."""
-        return msgspec.json.decode(self._messages[position], type=dict[str, Any])
-
-    def mentions(self, position: int, words: Sequence[bytes]) -> bool:
-        """Whether the bytes of a message hold one of ``words``: cheaper than to decode it for nothing."""
-        raw = bytes(self._messages[position])
-        return any(word in raw for word in words)
+        return _OBJECT.decode(self._messages[position])
 
     def rebuild(
         self, kept: Sequence[int] | None, replaced: Mapping[int, bytes] | None = None, model: str | None = None

@@ -89,6 +89,12 @@ def test_images_matter() -> None:
     assert fingerprint({"content": parts}) == fingerprint({"content": same}) != fingerprint({"content": "a"})
 
 
+@given(st.text(max_size=20))
+def test_the_short_way_is_the_long_way(text: str) -> None:
+    """A plain string, the usual case, has the fingerprint that the same text has as a part."""
+    assert fingerprint({"content": text}) == fingerprint({"content": [{"type": "text", "text": text}]})
+
+
 def test_nothing_said_has_no_fingerprint() -> None:
     """A message without text and calls cannot be recognised again."""
     assert fingerprint({"role": "assistant", "content": " \n"}) is None
