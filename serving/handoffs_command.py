@@ -55,14 +55,15 @@ def run(arguments: argparse.Namespace, engine: Engine) -> int:
         decision_id=arguments.decision,
         since=arguments.since,
     )
+    form = _format_of(arguments.export) if arguments.export else arguments.format
     try:
         migrate(engine)
         rows = _rows(engine, wanted, arguments.limit, follow=arguments.follow)
         if arguments.export:
             with open(arguments.export, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - as the shell has it
-                _write(rows, _format_of(arguments.export), file)
+                _write(rows, form, file)
         else:
-            _write(rows, arguments.format, sys.stdout)
+            _write(rows, form, sys.stdout)
     except SQLAlchemyError as error:
         raise StoreError(f"log.url: the handoff log cannot be read: {type(error).__name__}") from None
     return 0

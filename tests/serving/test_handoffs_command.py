@@ -105,8 +105,11 @@ def test_the_log_is_exported(url: str, tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     "arguments", [["--export", "log.txt"], ["--limit", "0"], ["--since", "yesterday"], ["--kind", "other"]]
 )
-def test_wrong_arguments_are_refused(url: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """What the command does not understand ends it with status 2 and a message."""
+def test_wrong_arguments_are_refused(
+    url: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the command does not understand ends it with status 2 and a message, and leaves no file."""
+    monkeypatch.chdir(tmp_path)
     line = ["handoffs", "--set", f"log.url={url}", *arguments]
     try:
         status = main(line, {})
@@ -114,6 +117,7 @@ def test_wrong_arguments_are_refused(url: str, arguments: list[str], capsys: pyt
         status = int(str(stop.code))
     assert status == 2
     assert capsys.readouterr().err
+    assert not Path("log.txt").exists()
 
 
 def test_new_rows_are_followed(url: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from eval.switch.multi_if import StrictSuccess, load_multi_if
+from guard.errors import SettingsError
 
 pytest.importorskip("if_verifiable", reason="needs the switch extra")
 
@@ -32,6 +33,18 @@ def test_null_arguments_are_left_out() -> None:
     score = StrictSuccess((("punctuation:no_comma", {"num_words": None, "relation": None}),), "")
     assert score("no comma here") == 1.0
     assert score("a comma, here") == 0.0
+
+
+def test_missing_data_of_a_checker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two checkers need a data set of NLTK; where it is missing the message says how to get it."""
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [])
+    score = StrictSuccess(
+        (("change_case:capital_word_frequency", {"capital_frequency": 1, "capital_relation": "at least"}),), ""
+    )
+    with pytest.raises(SettingsError, match="punkt_tab"):
+        score("HELLO there")
 
 
 def test_unknown_instructions_are_an_error() -> None:
