@@ -7,8 +7,8 @@
 
 Every candidate forwards the same chat of 12 messages (3.5 kB) to the same fake backend, over 32 connections. Load and
 backend run in this process on one core, the candidate on another. The figure is the CPU time of the candidate's
-processes: on a shared machine it is far steadier than latency. Candidates are measured in turns and the best sample of
-each counts. Loopback only.
+processes: on a shared machine it is far steadier than latency. Candidates are measured in turns, in small samples,
+and the median counts. Loopback only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import cast
 
 import uvloop
@@ -36,7 +37,6 @@ CONNECTIONS = 32
 WARM_UP = 200
 START_S = 400
 PIECES = 20
-TICKS = os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0))
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -50,7 +50,7 @@ class Candidate:
     headers: tuple[str, ...] = ()
     fresh: bool = False
     """Every request ends with a message of its own, so that nothing is remembered."""
-    requests: int = 1000
+    requests: int = 400
     """How many make a sample."""
 
 
@@ -64,7 +64,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Row:
-    """The best sample of each kind: what disturbs a measurement only ever adds to it."""
+    """The median sample of each kind."""
 
     name: str
     plain: float
@@ -239,15 +239,13 @@ def process_tree(root: int) -> list[int]:
 
 
 def cpu_seconds(root: int) -> float:
-    """CPU time of a process and all that it started."""
+    """CPU time of a process and all that it started, by the scheduler's own clock: clock ticks are too coarse."""
     total = 0
     for pid in process_tree(root):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
+        for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with suppress(OSError):  # it ended
+                total += int(thread.read_text().split()[0])
+    return total / 1e9
 
 
 def free_port() -> int:
@@ -336,14 +334,14 @@ def candidates(arguments: argparse.Namespace) -> list[Candidate]:
         Candidate("bare forwarder", bare, requests=count),
         Candidate("pivot-guard off", guard, off, requests=count),
         Candidate("pivot-guard enforce, warm", guard, enforce, requests=count),
-        Candidate("pivot-guard enforce, cold", guard, enforce, fresh=True, requests=max(count // 8, 100)),
+        Candidate("pivot-guard enforce, cold", guard, enforce, fresh=True, requests=max(count // 4, 50)),
     ]
     if arguments.baseline:
         found.insert(1, Candidate("given baseline", shlex.split(arguments.baseline), requests=count))
     if arguments.litellm:
         litellm = [str(Path(arguments.litellm) / "bin" / "litellm"), "--config", "{config}", "--host", "127.0.0.1"]
         litellm += ["--port", "{port}", "--num_workers", "1"]
-        found.append(Candidate("LiteLLM", litellm, requests=max(count // 8, 100)))
+        found.append(Candidate("LiteLLM", litellm, requests=max(count // 4, 50)))
     return found
 
 
@@ -415,7 +413,10 @@ def word_proxy(backend: str, port: int) -> None:
 
 async def measure_all(arguments: argparse.Namespace) -> None:
     """Start everything, then measure in rounds, so that a noisy minute falls on all candidates alike."""
-    server = await asyncio.get_running_loop().create_server(FakeBackend, "127.0.0.1", arguments.backend_port)
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is not None:  # what was started must not outlive a script that is told to stop
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    server = await loop.create_server(FakeBackend, "127.0.0.1", arguments.backend_port)
     backend = server.sockets[0].getsockname()[1]
     wanted = candidates(arguments)
     samples: dict[tuple[str, bool], list[Sample]] = {}
@@ -432,14 +433,14 @@ async def measure_all(arguments: argparse.Namespace) -> None:
                     sample = await measure(candidate, *processes[tuple(candidate.command)], stream=stream)
                     samples.setdefault((candidate.name, stream), []).append(sample)
             print(f"round {number + 1} of {arguments.rounds} done", file=sys.stderr)
-    show([best_of(candidate.name, samples) for candidate in wanted])
+    show([typical(candidate.name, samples) for candidate in wanted])
 
 
-def best_of(name: str, samples: dict[tuple[str, bool], list[Sample]]) -> Row:
+def typical(name: str, samples: dict[tuple[str, bool], list[Sample]]) -> Row:
     """The row of a candidate."""
     plain, stream = samples[name, False], samples[name, True]
-    rate = max(sample.rate for sample in plain)
-    return Row(name, min(sample.cpu for sample in plain), min(sample.cpu for sample in stream), rate)
+    cpu = (median(sample.cpu for sample in kind) for kind in (plain, stream))
+    return Row(name, *cpu, median(sample.rate for sample in plain))
 
 
 def main() -> None:
@@ -450,8 +451,8 @@ def main() -> None:
         "--baseline", metavar="CMD", help="another forwarder; {backend}, {backend_port}, {port} are filled in"
     )
     parser.add_argument("--backend-port", type=int, default=0, help="port of the fake backend (default: any)")
-    parser.add_argument("--requests", type=int, default=2000, help="requests a sample (default 2000)")
-    parser.add_argument("--rounds", type=int, default=4, help="samples of each kind; the best one counts (default 4)")
+    parser.add_argument("--requests", type=int, default=400, help="requests a sample (default 400)")
+    parser.add_argument("--rounds", type=int, default=10, help="samples of each kind; the median counts (default 10)")
     parser.add_argument("--words", action="store_true", help="a gate of word overlap in place of the shipped one")
     parser.add_argument("--role", nargs=3, metavar=("ROLE", "BACKEND", "PORT"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
