@@ -15,7 +15,7 @@ import pytest
 from guard.risk import Risk
 from serving.handoffs import Wanted, open_engine, read_handoffs
 from tests.backend import Backend, Received, Script, Wire, completion, running_backend, stream_events
-from tests.http import Answer, ask, chat
+from tests.http import Answer, ask, chat, sent
 from tests.servers import Proxy, running_proxy, wait_until
 from tests.services import postgres_url, redis_url
 
@@ -145,6 +145,28 @@ def test_a_compressed_answer_is_recognised(tmp_path: Path) -> None:
         assert gzip.decompress(it.ask("red apples").body) == completion("apples by a")
         answer = it.ask("red apples", "apples by a", "more apples", model="b")
         assert "from=a" in answer.headers["x-guard-handoff"]
+
+
+def test_half_an_answer_is_recognised(tmp_path: Path) -> None:
+    """A client that stops an answer keeps what it got; those words have an author too."""
+
+    async def begins(request: Received, wire: Wire) -> None:
+        await wire.begin_stream()
+        await wire.chunk(next(stream_events("apples by")))
+        await wire.until_left()
+
+    with shop(tmp_path) as it:
+        it.a.script = begins
+        with sent(it.proxy.port, chat("red apples", model="a", stream=True)) as connection:
+            while b"apples by" not in connection.recv(4096):
+                pass
+        it.a.left.wait(5)
+
+        def known() -> bool:
+            answer = it.ask("red apples", "apples by", "more apples", model="b")
+            return "from=a" in answer.headers.get("x-guard-handoff", "")
+
+        wait_until(known)
 
 
 def test_the_responses_api_has_its_handoffs(tmp_path: Path) -> None:
