@@ -7,6 +7,7 @@ request. A store that is down is tried again until it is back or the queue is fu
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -51,6 +52,7 @@ class HandoffLog:
         self._warned = -_WARN_EVERY_S
         self._ready = False
         self._writing = 0
+        self._give_up_at = math.inf
 
     def waiting(self) -> int:
         """How many rows are not written yet."""
@@ -73,11 +75,14 @@ class HandoffLog:
             self._counters.dropped()
             self._warn("handoff log is full, rows are lost")
 
-    def close(self, patience_s: float = 10.0) -> None:
-        """Write what is queued, for at most ``patience_s`` where the store does not answer."""
+    def close(self, patience_s: float = 3.0) -> None:
+        """Write what is queued; give up once nothing was written for ``patience_s``."""
+        self._give_up_at = time.monotonic() + patience_s
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(patience_s)
+        before = -1
+        while self._thread.is_alive() and self.waiting() != before:
+            before = self.waiting()
+            self._thread.join(patience_s + _PAUSE_S + _POLL_S)
         if lost := self.waiting():
             logger.error("handoff log rows lost at stop", extra={"fields": {"rows": lost}})
         self._engine.dispose()
@@ -91,6 +96,8 @@ class HandoffLog:
                 return
             while batch and not self._write(batch):
                 time.sleep(_PAUSE_S)
+                if time.monotonic() > self._give_up_at:
+                    return
 
     def _next_batch(self) -> list[Row]:
         batch: list[Row] = []
