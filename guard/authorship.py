@@ -78,14 +78,15 @@ def keys_of(said: bytes, before: str) -> tuple[bytes, bytes]:
     return in_context(said, before), said
 
 
-def author_of(in_place: Sequence[Author], anywhere: Sequence[Author]) -> Author | None:
+def author_of(in_place: Sequence[Author], anywhere: Sequence[Author], reader: str = "") -> Author | None:
     """The author of a message, from what is remembered under its two keys.
 
-    The same words in the same place are by whoever said them there last (a regeneration). The same words elsewhere are
-    by the one model that ever said them; by nobody if several did.
+    The same words in the same place are by whoever said them there last (a regeneration), but by ``reader``, the model
+    that goes on with them, if it ever did: what a model would say itself is not foreign to it. The same words elsewhere
+    are by the one model that ever said them; by nobody if several did.
     """
     if in_place:
-        return max(in_place, key=lambda author: author.at)
+        return max(in_place, key=lambda author: (author.model == reader, author.at))
     models = {author.model for author in anywhere}
     return max(anywhere, key=lambda author: author.at) if len(models) == 1 else None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from guard.authorship import Author, author_of, fingerprint, keys_of
@@ -34,12 +34,17 @@ class Authorship:
     """What is known of a history.
 
     Attributes:
-        authors: by position of the assistant message; nobody where it is unknown.
+        said: who said each assistant message, by position: in its place, and anywhere.
         signers: provider families that signed a part of the message, by position.
     """
 
-    authors: dict[int, Author]
-    signers: dict[int, frozenset[str]]
+    said: Mapping[int, tuple[Sequence[Author], Sequence[Author]]]
+    signers: Mapping[int, frozenset[str]]
+
+    def authors(self, reader: str = "") -> dict[int, Author]:
+        """The known authors by position, as they are to the model that goes on."""
+        found = {position: author_of(*said, reader) for position, said in self.said.items()}
+        return {position: author for position, author in found.items() if author is not None}
 
 
 UNKNOWN = Authorship({}, {})
@@ -62,9 +67,10 @@ class Attribution:
             keys, signed = _read(chat, conversation)
         else:
             keys, signed = await asyncio.to_thread(_read, chat, conversation)
-        authors = await self._authors(keys)
-        self._observe(len(authors), len(keys) - len(authors))
-        return Authorship(authors, signed)
+        authorship = Authorship(await self._said(keys), signed)
+        known = len(authorship.authors())
+        self._observe(known, len(keys) - known)
+        return authorship
 
     async def remember(self, reader: AnswerReader, conversation: Conversation, author: Author) -> None:
         """Note who said what an answer said."""
@@ -81,7 +87,7 @@ class Attribution:
         if self._ledger is not None:
             await self._ledger.close()
 
-    async def _authors(self, keys: dict[int, tuple[bytes, bytes]]) -> dict[int, Author]:
+    async def _said(self, keys: dict[int, tuple[bytes, bytes]]) -> dict[int, tuple[Sequence[Author], Sequence[Author]]]:
         if self._ledger is None or not keys:
             return {}
         flat = [key for pair in keys.values() for key in pair]
@@ -89,8 +95,7 @@ class Attribution:
             found = await self._ledger.lookup(flat)
         except StoreError:
             return {}
-        authors = (author_of(found[2 * i], found[2 * i + 1]) for i in range(len(keys)))
-        return {position: author for position, author in zip(keys, authors, strict=True) if author is not None}
+        return {position: (found[2 * i], found[2 * i + 1]) for i, position in enumerate(keys)}
 
 
 def new_author(model: str, backend: str, requested: str) -> Author:

@@ -97,7 +97,7 @@ class Handover:
         if self.risk is None or self.conversation is None or len(targets) < 3:
             return targets
         first, *others = targets
-        turns = prefix_of(self.conversation, self.authorship.authors, self.selection).kept
+        turns = prefix_of(self.conversation, self.authorship.authors(), self.selection).kept
         order = self.risk.safest_first([target.model for target in others], turns)
         return (first, *sorted(others, key=lambda target: order.index(target.model)))
 
@@ -133,7 +133,7 @@ class Handover:
             for p, signed in self.authorship.signers.items()
             if signed - {family}
         }
-        return by_signature | self.authorship.authors
+        return by_signature | self.authorship.authors(model)
 
     def _event(self, target: Target, edit: Edit) -> ModelHandoff | None:
         if self.conversation is None:

@@ -116,6 +116,12 @@ def test_the_last_to_say_it_in_this_place_is_the_author() -> None:
     assert author_of([A_OLD, B], [A_OLD, B]) == B
 
 
+def test_words_that_the_reader_said_itself_are_its_own() -> None:
+    """Two models gave the same answer in the same place: to either of them it is not foreign."""
+    assert author_of([A_OLD, B], [A_OLD, B], reader="a") == A_OLD
+    assert author_of([A_OLD, B], [A_OLD, B], reader="c") == B
+
+
 def test_a_short_answer_is_told_apart_by_what_it_answers() -> None:
     """The same words by two models in two chats keep their authors, because they answer different questions."""
     said = fingerprint({"content": "Yes."})

@@ -224,6 +224,17 @@ def test_a_regenerated_answer_is_by_who_said_it_last(tmp_path: Path) -> None:
         assert "x-guard-handoff" not in it.ask("which apples", "apples by a", "more apples", model="c").headers
 
 
+def test_what_a_model_said_too_is_not_foreign_to_it(tmp_path: Path) -> None:
+    """Two models gave the same answer in the same place: neither is handed anything when it goes on."""
+    with shop(tmp_path) as it:
+        it.b.script = says("apples by a")
+        it.ask("red apples", model="a")
+        it.ask("red apples", model="b")
+        for model in ("a", "b"):
+            answer = it.ask("red apples", "apples by a", "more apples", model=model)
+            assert "x-guard-handoff" not in answer.headers
+
+
 def test_a_branch_keeps_its_authors(tmp_path: Path) -> None:
     """A client that goes back and asks something else keeps what was said before the branch."""
     with shop(tmp_path) as it:
