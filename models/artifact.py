@@ -9,6 +9,7 @@ cross-encoder with default windows and an uncalibrated threshold.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from guard.errors import ArtifactError
+from models.scripts import LATIN
 from models.window import WindowSpec
 
 SHIPPED = "shipped"
@@ -48,6 +50,8 @@ class Manifest(BaseModel):
         resume_threshold: p(PIVOT) below which a pivot refines a closed thread.
         false_reset_target: share of true REFINE turns that the threshold was calibrated to reset.
         temperature: divisor of the logit, from calibration.
+        bias: added to the divided logit, from calibration.
+        scripts: writing systems the gate was shown to know, by their Unicode names; on others it abstains.
         data: what the weights were trained on.
         metrics: figures on held-out sets, by set and name, measured on the exported model.
         files: sha256 of each file of the folder.
@@ -64,10 +68,19 @@ class Manifest(BaseModel):
     resume_threshold: float = Field(default=0.5, ge=0, le=1)
     false_reset_target: float = 0.01
     temperature: float = Field(default=1.0, gt=0)
+    bias: float = 0.0
+    scripts: tuple[str, ...] = (LATIN,)
     data: tuple[DataSource, ...] = ()
     metrics: dict[str, dict[str, float]] = {}
     files: dict[str, str] = {}
     seed: int = 0
+
+    def probability(self, logit: float) -> float:
+        """p(PIVOT) of a raw logit: sigmoid(logit / temperature + bias), Platt's scaling."""
+        scaled = logit / self.temperature + self.bias
+        if scaled >= 0:
+            return 1 / (1 + math.exp(-scaled))
+        return math.exp(scaled) / (1 + math.exp(scaled))
 
 
 @dataclass(frozen=True, slots=True)

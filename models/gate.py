@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from guard.conversation import Utterance
@@ -39,7 +38,7 @@ class Gate:
         return self._manifest.resume_threshold
 
     def score(self, queries: Sequence[GateQuery]) -> list[float | None]:
-        readable = [index for index, query in enumerate(queries) if not _abstains(query)]
+        readable = [index for index, query in enumerate(queries) if not self._abstains(query)]
         logits = (
             self._runtime.logits(
                 [self._window.render(queries[index].history, queries[index].turn) for index in readable]
@@ -49,7 +48,7 @@ class Gate:
         )
         found: list[float | None] = [None] * len(queries)
         for index, logit in zip(readable, logits, strict=True):
-            found[index] = _sigmoid(logit / self._manifest.temperature)
+            found[index] = self._manifest.probability(logit)
         return found
 
     def relevance(self, turn: str, texts: Sequence[str]) -> list[float]:
@@ -61,13 +60,7 @@ class Gate:
         """Free the runtime."""
         self._runtime.close()
 
-
-def _abstains(query: GateQuery) -> bool:
-    """Whether the turn, or what it follows, is in a script the encoder does not know."""
-    return is_foreign(query.turn) or is_foreign("\n".join(u.text for u in query.history[-2:]))
-
-
-def _sigmoid(logit: float) -> float:
-    if logit >= 0:
-        return 1 / (1 + math.exp(-logit))
-    return math.exp(logit) / (1 + math.exp(logit))
+    def _abstains(self, query: GateQuery) -> bool:
+        """Whether the turn, or what it follows, is in a script the gate does not know."""
+        recent = "\n".join(utterance.text for utterance in query.history[-2:])
+        return any(is_foreign(text, self._manifest.scripts) for text in (query.turn, recent))

@@ -36,7 +36,7 @@ def runtime() -> LengthRuntime:
 
 @pytest.fixture
 def gate(tokenizer: Tokenizer, runtime: LengthRuntime, tmp_path: Path) -> Gate:
-    manifest = Manifest(name="tiny", temperature=2.0, threshold=0.7, resume_threshold=0.2)
+    manifest = Manifest(name="tiny", temperature=2.0, bias=0.5, threshold=0.7, resume_threshold=0.2)
     (tmp_path / MANIFEST).write_text(manifest.model_dump_json())
     return Gate(Artifact(tmp_path, manifest), Window(tokenizer, WindowSpec()), runtime)
 
@@ -46,8 +46,8 @@ def query(turn: str, *history: str) -> GateQuery:
 
 
 def test_probabilities_are_calibrated_logits(gate: Gate) -> None:
-    """The logit is divided by the manifest's temperature before the sigmoid."""
-    assert gate.score([query("abcd", "x")]) == [pytest.approx(1 / (1 + math.exp(-2)))]
+    """The logit is divided by the manifest's temperature and shifted by its bias before the sigmoid."""
+    assert gate.score([query("abcd", "x")]) == [pytest.approx(1 / (1 + math.exp(-2.5)))]
 
 
 def test_the_gate_abstains_on_scripts_it_does_not_know(gate: Gate, runtime: LengthRuntime) -> None:
@@ -57,6 +57,13 @@ def test_the_gate_abstains_on_scripts_it_does_not_know(gate: Gate, runtime: Leng
     assert [turn for _, turn in runtime.seen] == ["ab", "abc"]
 
 
+def test_a_gate_scores_the_scripts_it_knows(tokenizer: Tokenizer, runtime: LengthRuntime, tmp_path: Path) -> None:
+    """The manifest says which scripts a gate was trained on."""
+    manifest = Manifest(name="tiny", scripts=("LATIN", "CYRILLIC"))
+    gate = Gate(Artifact(tmp_path, manifest), Window(tokenizer, WindowSpec()), runtime)
+    assert [score is None for score in gate.score([query("где музей", "x"), query("你好吗", "x")])] == [False, True]
+
+
 def test_thresholds_come_from_the_manifest(gate: Gate) -> None:
     """The calibrated thresholds are the artifact's, not the code's."""
     assert (gate.threshold, gate.resume_threshold) == (0.7, 0.2)
@@ -64,4 +71,4 @@ def test_thresholds_come_from_the_manifest(gate: Gate) -> None:
 
 def test_relevance_is_the_chance_of_a_refinement(gate: Gate) -> None:
     """A text that the turn refines is more relevant than one it leaves; blank texts do not fail."""
-    assert gate.relevance("ab", ["x", " "]) == [pytest.approx(1 - 1 / (1 + math.exp(-1)))] * 2
+    assert gate.relevance("ab", ["x", " "]) == [pytest.approx(1 - 1 / (1 + math.exp(-1.5)))] * 2
