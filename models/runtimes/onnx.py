@@ -1,6 +1,8 @@
 """The CPU default: int8 ONNX on onnxruntime, one thread.
 
-One intra-op thread, because with a busy neighbour core two threads are slower than one (they spin).
+One intra-op thread, because with a busy neighbour core two threads are slower than one (they spin). One pair a pass,
+because int8 activations are scaled by the largest of a whole pass: in company a pair would get another answer than
+alone, and a decision must not depend on what is decided beside it. On one thread a batch would gain little.
 """
 
 from __future__ import annotations
@@ -10,14 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from guard.errors import ScoringError
 from models.artifact import ONNX_FILE, TOKENIZER_FILE, Artifact
 from models.runtimes.runtime import Pair
-
-MAX_BATCH = 32
-"""Pairs a pass; more only costs memory."""
 
 
 class OnnxRuntime:
@@ -31,33 +30,23 @@ class OnnxRuntime:
         self._inputs = {node.name for node in self._session.get_inputs()}
 
     def logits(self, pairs: Sequence[Pair]) -> list[float]:
-        found: list[float] = []
-        for start in range(0, len(pairs), MAX_BATCH):
-            found += self._batch(pairs[start : start + MAX_BATCH])
-        return found
+        return [self._logit(encoding) for encoding in self._tokenizer.encode_batch(list(pairs))]
 
     def close(self) -> None:
         pass
 
-    def _batch(self, pairs: Sequence[Pair]) -> list[float]:
-        encodings = self._tokenizer.encode_batch(list(pairs))
-        width = max(len(encoding.ids) for encoding in encodings)
-        arrays = {
-            "input_ids": np.zeros((len(pairs), width), np.int64),
-            "attention_mask": np.zeros((len(pairs), width), np.int64),
-            "token_type_ids": np.zeros((len(pairs), width), np.int64),
+    def _logit(self, encoding: Encoding) -> float:
+        rows = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
         }
-        for row, encoding in enumerate(encodings):
-            used = len(encoding.ids)
-            arrays["input_ids"][row, :used] = encoding.ids
-            arrays["attention_mask"][row, :used] = 1
-            arrays["token_type_ids"][row, :used] = encoding.type_ids
-        feed = {name: array for name, array in arrays.items() if name in self._inputs}
+        feed = {name: np.array([row], np.int64) for name, row in rows.items() if name in self._inputs}
         try:
             (logits,) = self._session.run(None, feed)
         except Exception as error:  # onnxruntime raises its own unexported types
             raise ScoringError("error", f"onnxruntime: {type(error).__name__}") from error
-        return [float(value) for value in np.asarray(logits, np.float64).reshape(len(pairs), -1)[:, -1]]
+        return float(np.asarray(logits, np.float64).reshape(-1)[-1])
 
 
 def _session(path: Path, threads: int) -> ort.InferenceSession:
