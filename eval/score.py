@@ -123,7 +123,7 @@ def figures(records: Sequence[TurnRecord], sessions: int, seed: int, draws: int)
         "pivot_turns": sum(record.label == "PIVOT" for record in records),
         "refine_turns": sum(record.label == "REFINE" for record in records),
         "unscored_turns": sum(record.label is not None and record.predicted is None for record in records),
-        "resumed_turns": sum(record.kind == "resume" for record in records),
+        "resumed_turns": sum(record.kind in ("resume", "rejoin") for record in records),
         **{name: _rounded(one.value) for name, one in estimates.items()},
         "needs_count": sum(record.needs is not None for record in records),
         "ms_p50": p50,

@@ -1,13 +1,16 @@
 """Stage 1: label every user turn, and with the labels the threads.
 
 A thread is the exchanges of one topic. A PIVOT opens a thread, a REFINE extends the current one, a resumed PIVOT goes
-back to a closed one. The gate sees the current thread alone: what lies before a pivot must not make later turns look
-related or unrelated. Labels are causal, turn t depends on messages up to its user message and on nothing after it
-(two-stage controller of arXiv 2605.09268, with resumption added).
+back to a closed one. A REFINE that fits a closed thread clearly better than the current one joins the two: the earlier
+topic comes back, and nothing of the current one is lost. The gate sees the current thread alone: what lies before a
+pivot must not make later turns look related or unrelated. Labels are causal, turn t depends on messages up to its user
+message and on nothing after it (two-stage controller of arXiv 2605.09268, with resumption added).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +18,12 @@ from guard.conversation import Conversation
 from guard.digest import turn_digests
 from guard.policy import Policy
 from guard.ports import GateQuery, PivotScorer, Ruling, RulingCache
+
+REJOIN_FROM = 0.02
+"""p(PIVOT) below which a turn plainly belongs to the current thread, and closed ones are not asked about."""
+
+REJOIN_MARGIN = 1.0
+"""Log-odds by which a closed thread must fit a turn better than the current one to come back."""
 
 
 class Label(StrEnum):
@@ -31,6 +40,7 @@ class Kind(StrEnum):
     REFINE = "refine"
     PIVOT = "pivot"
     RESUME = "resume"
+    REJOIN = "rejoin"
     UNSCORED = "unscored"
 
 
@@ -59,7 +69,15 @@ class Turn:
         """PIVOT or REFINE; None for the first turn and for a turn that nobody scored."""
         if self.kind in (Kind.PIVOT, Kind.RESUME):
             return Label.PIVOT
-        return Label.REFINE if self.kind is Kind.REFINE else None
+        return Label.REFINE if self.kind in (Kind.REFINE, Kind.REJOIN) else None
+
+
+def thread_of(turns: Sequence[Turn]) -> list[int]:
+    """Exchanges of the last turn's thread, in order, the turn itself last."""
+    threads = _Threads()
+    for turn in turns:
+        threads.add(turn)
+    return threads.members[threads.current]
 
 
 class Controller:
@@ -81,7 +99,7 @@ class Controller:
         turns: list[Turn] = []
         for index, digest in enumerate(turn_digests(conversation, salt)):
             turn = self._turn(conversation, index, digest, threads, policy, threshold)
-            threads.add(index, turn.thread)
+            threads.add(turn)
             turns.append(turn)
         return tuple(turns)
 
@@ -105,10 +123,11 @@ class Controller:
             self._cache.put(digest, ruling)
         if ruling.probability is None:
             return Turn(index, Kind.UNSCORED, None, threads.current, "abstained", digest)
+        if ruling.resumed is not None:
+            kind = Kind.RESUME if ruling.pivot else Kind.REJOIN
+            return Turn(index, kind, ruling.probability, ruling.resumed, digest=digest)
         if not ruling.pivot:
             return Turn(index, Kind.REFINE, ruling.probability, threads.current, digest=digest)
-        if ruling.resumed is not None:
-            return Turn(index, Kind.RESUME, ruling.probability, ruling.resumed, digest=digest)
         return Turn(index, Kind.PIVOT, ruling.probability, len(threads.members), digest=digest)
 
     def _rule(
@@ -117,14 +136,19 @@ class Controller:
         text = conversation.turn_text(index)
         history = conversation.utterances(threads.members[threads.current])
         (probability,) = self._scorer.score([GateQuery(text, history)])
-        if probability is None or probability < threshold:
-            return Ruling(probability, pivot=False)
-        closed = threads.recently_closed(policy.resume_depth) if policy.resume else []
-        return Ruling(probability, pivot=True, resumed=self._resumed(conversation, text, closed, threads))
+        if probability is None:
+            return Ruling(None, pivot=False)
+        resumed = None
+        if policy.resume and probability >= REJOIN_FROM:
+            limit = min(self._scorer.resume_threshold, _shifted(probability, -REJOIN_MARGIN))
+            resumed = self._refined(conversation, text, threads, policy.resume_depth, limit)
+        return Ruling(probability, probability >= threshold, resumed)
 
-    def _resumed(self, conversation: Conversation, text: str, closed: list[int], threads: _Threads) -> int | None:
+    def _refined(
+        self, conversation: Conversation, text: str, threads: _Threads, depth: int, limit: float
+    ) -> int | None:
         """The closed thread that the turn refines best, if it refines any by the gate's own account."""
-        histories = [(thread, conversation.utterances(threads.members[thread])) for thread in closed]
+        histories = [(n, conversation.utterances(threads.members[n])) for n in threads.recently_closed(depth)]
         asked = [(thread, history) for thread, history in histories if history]
         if not asked:
             return None
@@ -132,9 +156,15 @@ class Controller:
         refined = [
             (score, thread)
             for score, (thread, _) in zip(scores, asked, strict=True)
-            if score is not None and score < self._scorer.resume_threshold
+            if score is not None and score < limit
         ]
         return min(refined)[1] if refined else None
+
+
+def _shifted(probability: float, log_odds: float) -> float:
+    """The probability moved by ``log_odds``."""
+    odds = probability / max(1 - probability, 1e-12) * math.exp(log_odds)
+    return odds / (1 + odds)
 
 
 class _Threads:
@@ -144,13 +174,17 @@ class _Threads:
         self.members: list[list[int]] = []
         self.current = 0
 
-    def add(self, turn: int, thread: int) -> None:
-        if thread == len(self.members):
+    def add(self, turn: Turn) -> None:
+        if turn.thread == len(self.members):
             self.members.append([])
-        self.members[thread].append(turn)
-        self.current = thread
+        if turn.kind is Kind.REJOIN:
+            joined = self.members[turn.thread] + self.members[self.current]
+            self.members[self.current] = []
+            self.members[turn.thread] = sorted(joined)
+        self.members[turn.thread].append(turn.index)
+        self.current = turn.thread
 
     def recently_closed(self, depth: int) -> list[int]:
         """Threads other than the current one, most recently used first."""
-        closed = [thread for thread in range(len(self.members)) if thread != self.current]
+        closed = [n for n, members in enumerate(self.members) if members and n != self.current]
         return sorted(closed, key=lambda thread: self.members[thread][-1], reverse=True)[:depth]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from guard.authorship import UNKNOWN, Author
-from guard.controller import Label, Turn
+from guard.controller import Label, Turn, thread_of
 from guard.conversation import Conversation
 from guard.policy import Mode
 from guard.selector import Selection
@@ -157,8 +157,7 @@ def cleared_now(
     """Whether the live turn leaves a thread in which another model wrote: the turn at which its text is let go of."""
     if len(turns) < 2 or turns[-1].label is not Label.PIVOT:
         return False
-    left = [turn.index for turn in turns[:-1] if turn.thread == turns[-2].thread]
-    members = {p for exchange in left for p in conversation.exchanges[exchange].members}
+    members = {p for exchange in thread_of(turns[:-1]) for p in conversation.exchanges[exchange].members}
     return any(author.model != suffix_model for p, author in authors.items() if p in members)
 
 

@@ -65,7 +65,7 @@ class Ruling:
     Attributes:
         probability: p(PIVOT) against the thread that was current; None when the gate abstained.
         pivot: whether the turn left that thread.
-        resumed: number of the closed thread it went back to, or None.
+        resumed: number of the closed thread that came back: alone on a pivot, joined with the current one otherwise.
     """
 
     probability: float | None

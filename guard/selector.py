@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from guard.controller import Kind, Turn
+from guard.controller import Kind, Turn, thread_of
 from guard.conversation import INSTRUCTION_ROLES, RESULT_ROLES, Conversation
 from guard.policy import Policy
 from guard.ports import RelevanceScorer
@@ -35,7 +35,7 @@ def select(
     everything = range(len(conversation.messages))
     if len(turns) < 2 or turns[-1].kind is Kind.UNSCORED:
         return Selection(tuple(everything), ())
-    thread = [turn.index for turn in turns if turn.thread == turns[-1].thread]
+    thread = thread_of(turns)
     protected = _protected(conversation, thread, policy)
     exchanges = protected | set(_within_budget(conversation, thread, protected, policy, relevance))
     exchanges = _with_linked(exchanges, _call_links(conversation))

@@ -131,7 +131,7 @@ class Decision:
         live = self.verdict.live
         if self.label:
             headers.append((b"x-guard-label", self.label.encode()))
-            if live and live.kind is Kind.RESUME:
+            if live and live.kind in (Kind.RESUME, Kind.REJOIN):
                 headers.append((b"x-guard-resumed", str(live.thread).encode()))
         if live and live.probability is not None:
             headers.append((b"x-guard-probability", f"{live.probability:.4f}".encode()))

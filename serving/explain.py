@@ -109,6 +109,7 @@ def _judgement(turn: Explained) -> str:
         Kind.REFINE: f"REFINE: {odds} is under {turn.threshold:.3f}, so it continues topic {turn.thread}.",
         Kind.PIVOT: f"PIVOT: {odds} reaches {turn.threshold:.3f}, so it opens topic {turn.thread}.",
         Kind.RESUME: f"PIVOT: {odds} reaches {turn.threshold:.3f}, and it returns to topic {turn.thread}.",
+        Kind.REJOIN: f"REFINE: {odds} is under {turn.threshold:.3f}, and topic {turn.thread} comes back beside it.",
         Kind.UNSCORED: f"Not scored ({turn.reason}), so everything is forwarded.",
     }[Kind(turn.kind)]
 

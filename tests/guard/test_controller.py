@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from guard.cache import LRURulingCache
-from guard.controller import Controller, Kind, Label
+from guard.controller import Controller, Kind, Label, thread_of
 from guard.conversation import Conversation, Message
 from guard.policy import Policy
 from guard.ports import GateQuery
@@ -98,3 +98,20 @@ def test_history_begins_with_the_preamble_and_skips_tool_traffic() -> None:
     )
     Controller(scorer, NoCache()).turns(conversation, Policy())
     assert [u.text for u in asked[0].history] == ["welcome", "a", "b"]
+
+
+def test_a_refine_that_fits_a_closed_topic_better_joins_the_two() -> None:
+    """A return that does not read as a pivot gets the earlier topic back beside the current one, now and later."""
+    fits = {"apples": 0.05, "cars": 0.4}
+
+    def score(query: GateQuery) -> float:
+        if "cars" in query.turn:
+            return 0.95
+        return min(p for word, p in fits.items() if any(word in u.text for u in query.history))
+
+    conversation = chat("apples", "ok", "cars", "fine", "and the peel?", "sure", "thanks")
+    turns = Controller(CallableScorer(score), NoCache()).turns(conversation, Policy())
+    assert [turn.kind for turn in turns] == [Kind.FIRST, Kind.PIVOT, Kind.REJOIN, Kind.REFINE]
+    assert turns[2].label is Label.REFINE
+    assert thread_of(turns[:3]) == [0, 1, 2]
+    assert thread_of(turns) == [0, 1, 2, 3]
