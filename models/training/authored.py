@@ -10,6 +10,15 @@
 ``===`` starts a chat and names its kind; ``held-back`` behind the kind keeps the chat for measuring. ``U`` is the first
 user turn, ``A`` an answer, ``R P S B`` are later user turns (see ``Reading``); the brackets of ``B`` hold 0-based
 positions of the utterances that it needs. A text may run over several lines, up to the next tag at a line's start.
+
+A chat of kind ``alternatives`` is one history (``U`` and ``A``) and many turns that could come next, each by itself:
+
+    === alternatives
+    U: write hello world in rust
+    A: fn main() { println!("Hello, world!"); }
+    R: now zig
+    R: error: linker `cc` not found
+    P: what is a good wine for lamb
 """
 
 from __future__ import annotations
@@ -25,8 +34,15 @@ from models.training.errors import TrainingError
 CHATS = Path(__file__).parent / "chats"
 SOURCE = "authored"
 HELD_BACK = "held-back"
-CHIT_CHAT = frozenset({"persona-chat", "long-chitchat", "knowledge-chat"})
-"""Kinds that are chit-chat like that of other sources, not chats with an assistant."""
+ALTERNATIVES = "alternatives"
+GENRES: dict[str, Genre] = {
+    "persona-chat": "chat",
+    "long-chitchat": "chat",
+    "knowledge-chat": "chat",
+    "qa-drift": "qa",
+    ALTERNATIVES: "alternatives",
+}
+"""Genres of the kinds that are like other sources; the other kinds are chats with an assistant as people have them."""
 
 _HEADER = re.compile(rf"=== ([a-z0-9-]+)( {HELD_BACK})?$")
 _TAG = re.compile(r"(U|A|R|P|S|B\[[0-9, ]*\]): ?(.*)$", re.DOTALL)
@@ -67,7 +83,8 @@ def parse(text: str, name: str) -> list[Dialogue]:
         TrainingError: the text is malformed.
     """
     try:
-        return [_dialogue(chat, f"{name}-{number}") for number, chat in enumerate(_chats(text))]
+        numbered = enumerate(_chats(text))
+        return [dialogue for number, chat in numbered for dialogue in _dialogues(chat, f"{name}-{number}")]
     except _Malformed as error:
         raise TrainingError(f"{name}.txt:{error.line}: {error}") from None
 
@@ -111,6 +128,28 @@ def _add(chat: _Chat, line: str, number: int) -> None:
         chat.utterances[-1].lines.append(line)
 
 
+def _dialogues(chat: _Chat, identity: str) -> list[Dialogue]:
+    return _alternatives(chat, identity) if chat.kind == ALTERNATIVES else [_dialogue(chat, identity)]
+
+
+def _alternatives(chat: _Chat, identity: str) -> list[Dialogue]:
+    """One dialogue for each turn that could come next."""
+    length = next((n for n, utterance in enumerate(chat.utterances) if utterance.tag not in "UA"), len(chat.utterances))
+    history, nexts = chat.utterances[:length], chat.utterances[length:]
+    if not history or history[0].tag != "U" or not nexts:
+        raise _Malformed(chat.line, "alternatives are a history that U opens, and at least one next turn")
+    for utterance in nexts:
+        if utterance.tag not in "RPS":
+            raise _Malformed(utterance.line, "an alternative is R, P or S")
+    told = tuple(_turn(utterance, position) for position, utterance in enumerate(history))
+    return [
+        Dialogue(
+            f"{identity}-{number}", SOURCE, GENRES[ALTERNATIVES], (*told, _turn(utterance, length)), chat.held_back
+        )
+        for number, utterance in enumerate(nexts)
+    ]
+
+
 def _dialogue(chat: _Chat, identity: str) -> Dialogue:
     users = [utterance for utterance in chat.utterances if utterance.tag != "A"]
     if len(users) < 2:
@@ -119,8 +158,7 @@ def _dialogue(chat: _Chat, identity: str) -> Dialogue:
         if (utterance.tag == "U") != (number == 0):
             raise _Malformed(utterance.line, "the first user turn, and only it, is U")
     turns = tuple(_turn(utterance, position) for position, utterance in enumerate(chat.utterances))
-    genre: Genre = "chat" if chat.kind in CHIT_CHAT else "authored"
-    return Dialogue(identity, SOURCE, genre, turns, chat.held_back)
+    return Dialogue(identity, SOURCE, GENRES.get(chat.kind, "authored"), turns, chat.held_back)
 
 
 def _turn(utterance: _Utterance, position: int) -> Turn:

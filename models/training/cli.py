@@ -39,16 +39,14 @@ def _train(given: argparse.Namespace) -> int:
     # Here and not at the top: help and wrong arguments should not wait for torch.
     from models.training.pipeline import FIRST, SECOND, Options, train_gate
 
-    steps = FIRST.steps + SECOND.steps if given.steps is None else given.steps
-    second = steps * SECOND.steps // (FIRST.steps + SECOND.steps)
     options = Options(
         data=given.data,
         out=given.out,
         chats=given.chats,
         base=given.base,
         seed=given.seed,
-        first=replace(FIRST, steps=steps - second),
-        second=replace(SECOND, steps=second),
+        first=replace(FIRST, steps=given.steps or FIRST.steps),
+        second=replace(SECOND, steps=given.mined_steps),
         false_resets=given.false_resets,
         sessions=given.sessions,
         device=given.device,
@@ -70,7 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, required=True, help="the artifact's folder; checkpoints go to OUT.training")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default 0)")
-    parser.add_argument("--steps", type=_positive, help="of both rounds (default: as the shipped gate)")
+    parser.add_argument("--steps", type=_positive, help="batches of 48 samples (default 4500)")
+    parser.add_argument("--mined-steps", type=int, default=0, help="of a second round, on hard samples (default 0)")
     parser.add_argument("--base", default=DEFAULT, help=f"BERT encoder: folder, package or hub id (default {DEFAULT})")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     parser.add_argument(

@@ -92,16 +92,17 @@ def chained(tasks: Sequence[Dialogue], count: int, rng: Random, length: int = 4)
 
 
 def _held_back_rows(held_back: Sequence[Dialogue], seed: int, size: int) -> Rows:
-    def of(*genres: Genre) -> list[Dialogue]:
-        return [dialogue for dialogue in held_back if dialogue.genre in genres]
+    def of(genre: Genre) -> list[Dialogue]:
+        return [dialogue for dialogue in held_back if dialogue.genre == genre]
 
     chat = [d for d in of("chat") if d.source != SOURCE and not begins_midway(d.user_turns[0].text)]
     return {
-        "held-back questions V1": joined(of("qa"), size, _rng(seed, "questions")),
+        "held-back questions V1": joined([d for d in of("qa") if d.source != SOURCE], size, _rng(seed, "questions")),
         "held-back chit-chat V1": joined(chat, size, _rng(seed, "chat")),
         "chained tasks": chained([d for d in of("task") if d.source == "mt_bench"], size // 3, _rng(seed, "tasks")),
         REAL: of("real"),
-        AUTHORED: [dialogue for dialogue in held_back if dialogue.source == SOURCE],
+        AUTHORED: [d for d in held_back if d.source == SOURCE and d.genre != "alternatives"],
+        "authored alternatives": of("alternatives"),
     }
 
 

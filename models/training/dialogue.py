@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from guard.conversation import Utterance
 
-Genre = Literal["qa", "task", "chat", "service", "real", "authored"]
+Genre = Literal["qa", "task", "chat", "service", "real", "authored", "alternatives"]
 GENRES: tuple[Genre, ...] = get_args(Genre)
 
 

@@ -62,9 +62,9 @@ class Plan:
     rate: float = 1.2e-4
     layer_decay: float = 0.9
     warm_up: float = 0.03
-    lengths: tuple[tuple[int, float], ...] = ((64, 0.35), (96, 0.65))
+    lengths: tuple[tuple[int, float], ...] = ((96, 0.85), (128, 0.15))
     refine_weight: float = 1.0
-    dropout: float = 0.05
+    dropout: float = 0.06
     average: float = 0.997
     check_every: int = 250
     seed: int = 0

@@ -25,6 +25,9 @@ GENRE_SHARES: tuple[tuple[Genre, int], ...] = (
 REQUESTING: tuple[Genre, ...] = ("real", "authored", "task")
 """Genres whose openings ask for work."""
 
+TALK = tuple(genre for genre, _ in GENRE_SHARES)
+"""Genres whose dialogues stand for themselves; alternatives repeat one history many times."""
+
 _PASSAGES_FROM = ("mtrag_un", "ikat", "cast22", "cast19_20_21")
 _GREETING = re.compile(
     r"^\W*(hi|hello|hey|hallo|hola|good (morning|evening|day)|thanks?|thank you|test|ok)\b.{0,25}$",

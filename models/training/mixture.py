@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from models.training.dialogue import GENRES, Genre
+from models.training.dialogue import Genre
 from models.training.errors import TrainingError
-from models.training.material import Material
+from models.training.material import TALK, Material
 from models.training.phrases import PHRASES
 from models.training.recipes import (
     GREETED,
@@ -68,7 +68,8 @@ def _threads(material: Material) -> bool:
 MIXTURE: tuple[Ingredient, ...] = (
     # turns that were labelled
     _labelled(10, "real"),
-    _labelled(20, "authored"),
+    _labelled(14, "authored"),
+    _labelled(18, "alternatives"),
     # refinements
     _natural(8, "qa"),
     _natural(9, "chat"),
@@ -85,10 +86,10 @@ MIXTURE: tuple[Ingredient, ...] = (
     _splice(1, ["service"], ["service"]),
     _splice(8, ["real", "authored"], ["real", "authored", "task"]),
     _splice(7, ["task"], ["task", "real", "authored"]),
-    _splice(3, GENRES, GENRES),
+    _splice(3, TALK, TALK),
     _splice(2, ["qa"], ["qa"], PHRASES.cues),
     _splice(2, ["chat"], ["chat"], PHRASES.cues),
-    _splice(1, GENRES, GENRES, PHRASES.cues),
+    _splice(1, TALK, TALK, PHRASES.cues),
     Ingredient(2, middle, _threads),
     Ingredient(1, same_script, lambda material: bool(material.foreign)),
 )

@@ -1,7 +1,7 @@
-"""The stages of ``guard-train`` in order: data, two rounds of training, artifact.
+"""The stages of ``guard-train`` in order: data, training, artifact.
 
-The second round trains on freshly drawn samples and on those among many that the first round gets wrong. A run keeps
-its state in a folder beside the artifact; a stopped one goes on from there.
+A second round, if it is asked for, trains on freshly drawn samples and on those among many that the first round gets
+wrong. A run keeps its state in a folder beside the artifact; a stopped one goes on from there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from models.training import authored, development
 from models.training.base import DEFAULT, NAMES, find_base
 from models.training.batches import spec_of
 from models.training.checks import FALSE_RESETS, Checker
-from models.training.dialogue import Dialogue
+from models.training.dialogue import Dialogue, Genre
 from models.training.errors import TrainingError
 from models.training.finish import Facts, finish
 from models.training.loop import Draw, Plan, Trainer
@@ -36,13 +36,13 @@ from models.training.sources import SHIPPABLE, files, load
 
 log = logging.getLogger(__name__)
 
-FIRST = Plan(steps=3300)
-SECOND = Plan(steps=600, rate=4e-5, warm_up=0.05, check_every=150)
+FIRST = Plan(steps=4500)
+SECOND = Plan(steps=0, rate=4e-5, warm_up=0.05, check_every=150)
 MINED_SHARE = 0.4
 """Of the second round's samples."""
 
-CHIT_CHAT_TIMES = 6
-"""The project's own chit-chat counts so often, beside the larger and less varied sources of chit-chat."""
+TIMES: dict[Genre, int] = {"chat": 6, "qa": 5}
+"""How often the project's own chats of a genre count, beside the larger and less varied sources of that genre."""
 
 DRAWN_A_STEP = 8
 """Samples drawn for mining, a step of the first round."""
@@ -59,7 +59,7 @@ class Options:
         base: encoder to start from: folder, package or hub id.
         seed: of everything that is drawn.
         first: plan of the first round.
-        second: plan of the second; its steps may be 0.
+        second: plan of the second, on mined samples; without steps there is none.
         false_resets: share of natural refinements that the threshold may reset.
         window: tokens of the window that is served.
         sessions: sessions of a row that is measured.
@@ -155,8 +155,8 @@ def _authored(chats: Path) -> tuple[list[Dialogue], list[Dialogue], list[DataSou
     pool = [dialogue for dialogue in dialogues if not dialogue.held_back]
     source = DataSource(name=authored.SOURCE, licence="Apache-2.0", dialogues=len(pool))
     held_back = [dialogue for dialogue in dialogues if dialogue.held_back]
-    repeated = [dialogue for dialogue in pool if dialogue.genre == "chat"] * (CHIT_CHAT_TIMES - 1)
-    return pool + repeated, held_back, [source] if dialogues else []
+    repeated = [dialogue for dialogue in pool for _ in range(TIMES.get(dialogue.genre, 1))]
+    return repeated, held_back, [source] if dialogues else []
 
 
 def _fit(
