@@ -209,7 +209,7 @@ async def load(port: int, candidate: Candidate, count: int, *, stream: bool) -> 
         _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", port)
         while left > 0:
             left -= 1
-            last = f"And now, what is the capital of France? {left if candidate.fresh else ''}"
+            last = f"And now, what is the capital of France? {time.perf_counter_ns() if candidate.fresh else ''}"
             await client.ask(request_bytes(port, chat(stream=stream, last=last), candidate.headers))
         client.transport.close()
 
@@ -270,7 +270,8 @@ def running(candidate: Candidate, port: int, backend: int) -> Iterator[int]:
             wait_for(port, process, Path(folder) / "out")
             yield process.pid
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it never started
+                os.killpg(process.pid, signal.SIGTERM)
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -325,7 +326,7 @@ LITELLM_ENVIRONMENT = {
 def candidates(arguments: argparse.Namespace) -> list[Candidate]:
     """What is measured."""
     count = arguments.requests
-    guard = [sys.executable, "-m", "serving.cli", "--backend", "{backend}", "--port", "{port}"]
+    guard = [sys.executable, "-m", "serving", "--backend", "{backend}", "--port", "{port}"]
     if arguments.words:
         guard = [sys.executable, __file__, "--role", "words", "{backend}", "{port}"]
     bare = [sys.executable, __file__, "--role", "bare", "{backend}", "{port}"]
