@@ -50,7 +50,6 @@ class Manifest(BaseModel):
         resume_threshold: p(PIVOT) below which a pivot refines a closed thread.
         false_reset_target: share of true REFINE turns that the threshold was calibrated to reset.
         temperature: divisor of the logit, from calibration.
-        bias: added to the divided logit, from calibration.
         scripts: writing systems the gate was shown to know, by their Unicode names; on others it abstains.
         data: what the weights were trained on.
         metrics: figures on held-out sets, by set and name, measured on the exported model.
@@ -68,7 +67,6 @@ class Manifest(BaseModel):
     resume_threshold: float = Field(default=0.5, ge=0, le=1)
     false_reset_target: float = 0.01
     temperature: float = Field(default=1.0, gt=0)
-    bias: float = 0.0
     scripts: tuple[str, ...] = (LATIN,)
     data: tuple[DataSource, ...] = ()
     metrics: dict[str, dict[str, float]] = {}
@@ -76,8 +74,8 @@ class Manifest(BaseModel):
     seed: int = 0
 
     def probability(self, logit: float) -> float:
-        """p(PIVOT) of a raw logit: sigmoid(logit / temperature + bias), Platt's scaling."""
-        scaled = logit / self.temperature + self.bias
+        """p(PIVOT) of a raw logit: sigmoid(logit / temperature)."""
+        scaled = logit / self.temperature
         if scaled >= 0:
             return 1 / (1 + math.exp(-scaled))
         return math.exp(scaled) / (1 + math.exp(scaled))

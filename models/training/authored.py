@@ -76,6 +76,12 @@ def load_chats(folder: Path) -> list[Dialogue]:
     return [chat for path in sorted(folder.glob("*.txt")) for chat in parse(path.read_text("utf-8"), path.stem)]
 
 
+def chat_of(dialogue: Dialogue) -> str:
+    """Id of the chat that a dialogue was made of; alternatives share theirs."""
+    alone = dialogue.genre != GENRES[ALTERNATIVES]
+    return dialogue.id if alone else dialogue.id.rpartition("-")[0]
+
+
 def parse(text: str, name: str) -> list[Dialogue]:
     """The chats of one file; ``name`` and a number make their ids.
 

@@ -29,8 +29,7 @@ _TEMPLATE = """\
 # {name}
 
 A cross-encoder that tells whether a user turn opens a new topic (PIVOT) or goes on with the current thread (REFINE).
-It reads a digest of the thread, {window} tokens with the turn, and gives one logit;
-p(PIVOT) = sigmoid(logit / {temperature:.4g} + {bias:.4g}).
+It reads a digest of the thread, {window} tokens with the turn, and gives p(PIVOT).
 
 - started from: {base}
 - threshold: {threshold:.6g}, calibrated so that {rate:.1%} of held-back natural refinements would be reset
@@ -71,7 +70,8 @@ of each whole chat, not people's.
 - Soft turns (a new question near the old subject, or one anchored to something earlier) are meant to carry; the target
   they are trained with is {soft}, not 0.
 - The first request after mere greetings is a refinement by convention.
-- Probabilities are scaled on chats in which about one later user turn in ten is a pivot.
+- Probabilities are those of the training mixture, of which nearly half are pivots; in real chats about one later user
+  turn in ten is one. The thresholds are what was calibrated.
 """
 
 
@@ -81,8 +81,6 @@ def card(manifest: Manifest) -> str:
     return _TEMPLATE.format(
         name=manifest.name,
         window=manifest.window.max_tokens,
-        temperature=manifest.temperature,
-        bias=manifest.bias,
         base=manifest.base_model,
         threshold=manifest.threshold,
         rate=manifest.false_reset_target,

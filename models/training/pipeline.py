@@ -153,7 +153,8 @@ def gather(folder: Path, chats: Path) -> Data:
 def _authored(chats: Path) -> tuple[list[Dialogue], list[Dialogue], list[DataSource]]:
     dialogues = authored.load_chats(chats)
     pool = [dialogue for dialogue in dialogues if not dialogue.held_back]
-    source = DataSource(name=authored.SOURCE, licence="Apache-2.0", dialogues=len(pool))
+    count = len({authored.chat_of(dialogue) for dialogue in pool})
+    source = DataSource(name=authored.SOURCE, licence="Apache-2.0", dialogues=count)
     held_back = [dialogue for dialogue in dialogues if dialogue.held_back]
     repeated = [dialogue for dialogue in pool for _ in range(TIMES.get(dialogue.genre, 1))]
     return repeated, held_back, [source] if dialogues else []

@@ -1,4 +1,8 @@
-"""Calibrating an exported gate on held-back chats: scaling first, then the two thresholds on its probabilities."""
+"""Calibrating an exported gate: both thresholds, on the probabilities that it gives for held-back turns.
+
+Logits are left as they are: the guard compares threads by differences of log-odds, and they have the scale they had in
+training.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from guard.policy import Policy
 from models.artifact import Manifest
 from models.runtimes.runtime import PairRuntime
 from models.scripts import is_foreign
-from models.training.calibration import fit_scaling, resume_threshold_at, threshold_at
+from models.training.calibration import resume_threshold_at, threshold_at
 from models.training.development import NATURAL, Rows
 from models.training.dialogue import Dialogue, Reading
 from models.training.errors import TrainingError
@@ -28,7 +32,7 @@ _EDGE = 1e-9
 
 
 def calibrated(manifest: Manifest, window: Window, runtime: PairRuntime, rows: Rows) -> Manifest:
-    """The manifest with scaling and thresholds.
+    """The manifest with its thresholds.
 
     The threshold keeps the manifest's false-reset rate on each natural row by itself: it is the highest of theirs.
     Turns in a script that the gate does not know are left out: it abstains on them, and they cannot be reset.
@@ -41,14 +45,12 @@ def calibrated(manifest: Manifest, window: Window, runtime: PairRuntime, rows: R
     if not asked:
         asked = {"all": _clear(_all(rows), manifest)}
     logits = {name: _logits(window, runtime, samples) for name, samples in asked.items()}
-    labels = [sample.target == 1.0 for samples in asked.values() for sample in samples]
-    scaling = fit_scaling([logit for found in logits.values() for logit in found], labels)
-    scaled = manifest.model_copy(update={"temperature": scaling.temperature, "bias": scaling.bias})
-    threshold = max(_threshold(scaled, asked[name], logits[name]) for name in asked)
-    nearest = list(_nearest_closed(scaled, window, runtime, _all(rows)))
+    threshold = max(_threshold(manifest, asked[name], logits[name]) for name in asked)
+    nearest = list(_nearest_closed(manifest, window, runtime, _all(rows)))
     resume = min(resume_threshold_at(nearest, FALSE_RESUMES), threshold)
-    log.info("threshold %.4f on %d turns, resume threshold %.4f on %d", threshold, len(labels), resume, len(nearest))
-    return scaled.model_copy(update={"threshold": threshold, "resume_threshold": resume})
+    turns = sum(map(len, asked.values()))
+    log.info("threshold %.4f on %d turns, resume threshold %.4f on %d", threshold, turns, resume, len(nearest))
+    return manifest.model_copy(update={"threshold": threshold, "resume_threshold": resume})
 
 
 def _threshold(manifest: Manifest, samples: Sequence[Sample], logits: Sequence[float]) -> float:

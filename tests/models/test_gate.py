@@ -36,7 +36,7 @@ def runtime() -> LengthRuntime:
 
 @pytest.fixture
 def gate(tokenizer: Tokenizer, runtime: LengthRuntime, tmp_path: Path) -> Gate:
-    manifest = Manifest(name="tiny", temperature=2.0, bias=0.5, threshold=0.7, resume_threshold=0.2)
+    manifest = Manifest(name="tiny", temperature=2.0, threshold=0.7, resume_threshold=0.2)
     (tmp_path / MANIFEST).write_text(manifest.model_dump_json())
     return Gate(Artifact(tmp_path, manifest), Window(tokenizer, WindowSpec()), runtime)
 
@@ -46,8 +46,8 @@ def query(turn: str, *history: str) -> GateQuery:
 
 
 def test_probabilities_are_calibrated_logits(gate: Gate) -> None:
-    """The logit is divided by the manifest's temperature and shifted by its bias before the sigmoid."""
-    assert gate.score([query("abcd", "x")]) == [pytest.approx(1 / (1 + math.exp(-2.5)))]
+    """The logit is divided by the manifest's temperature before the sigmoid."""
+    assert gate.score([query("abcd", "x")]) == [pytest.approx(1 / (1 + math.exp(-2)))]
 
 
 def test_the_gate_abstains_on_scripts_it_does_not_know(gate: Gate, runtime: LengthRuntime) -> None:
@@ -71,4 +71,4 @@ def test_thresholds_come_from_the_manifest(gate: Gate) -> None:
 
 def test_relevance_is_the_chance_of_a_refinement(gate: Gate) -> None:
     """A text that the turn refines is more relevant than one it leaves; blank texts do not fail."""
-    assert gate.relevance("ab", ["x", " "]) == [pytest.approx(1 - 1 / (1 + math.exp(-1.5)))] * 2
+    assert gate.relevance("ab", ["x", " "]) == [pytest.approx(1 - 1 / (1 + math.exp(-1)))] * 2

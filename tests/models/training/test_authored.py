@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from models.training.authored import CHATS, load_chats, parse
+from models.training.authored import CHATS, chat_of, load_chats, parse
 from models.training.dialogue import Reading, Turn
 from models.training.errors import TrainingError
 
@@ -39,6 +41,7 @@ def test_alternatives_share_a_history() -> None:
     ]
     assert {chat.genre for chat in chats} == {"alternatives"}
     assert all(chat.held_back for chat in chats)
+    assert {chat_of(chat) for chat in chats} == {"x-0"}
 
 
 def test_chit_chat_is_told_from_chats_with_an_assistant() -> None:
@@ -80,9 +83,13 @@ def test_the_projects_own_chats_are_sound() -> None:
 
 @pytest.mark.parametrize("name", ["natural-refinements", "two-topic-returns", "task-chains", "wild"])
 def test_sample_sessions_were_not_trained_on(name: str) -> None:
-    """The sessions that measure the gate share no chat with those that train it, though a common question may recur."""
-    trained = {tuple(turn.text for turn in chat.turns[:2]) for chat in load_chats(CHATS)}
+    """The sessions that measure the gate share no chat with those that train it; a common question may recur."""
+    trained = {_opening(turn.text for turn in chat.turns) for chat in load_chats(CHATS)}
     sessions = [json.loads(line) for line in (SAMPLES / f"{name}.jsonl").read_text("utf-8").splitlines()]
-    begun = {session["id"]: tuple(turn["text"] for turn in session["turns"][:2]) for session in sessions}
+    begun = {session["id"]: _opening(turn["text"] for turn in session["turns"]) for session in sessions}
     assert begun
     assert not [identity for identity, opening in begun.items() if opening in trained]
+
+
+def _opening(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(islice(texts, 3))

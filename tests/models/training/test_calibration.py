@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import math
-from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.training.calibration import Scaling, fit_scaling, resume_threshold_at, threshold_at
+from models.training.calibration import resume_threshold_at, threshold_at
 
 probabilities = st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.25, 0.5, 1.0])
 scores = st.lists(probabilities, min_size=1, max_size=60)
@@ -47,26 +46,3 @@ def test_a_threshold_stands_halfway_to_the_next_score() -> None:
 def test_without_pivots_nothing_is_resumed() -> None:
     """No evidence, no resume."""
     assert resume_threshold_at([], 0.02) == 0.0
-
-
-def test_scaling_finds_what_logits_mean() -> None:
-    """Labels drawn with p = sigmoid(logit / 2 - 1) give back temperature 2 and bias -1."""
-    rng = Random(0)
-    logits = [rng.uniform(-6, 8) for _ in range(20_000)]
-    labels = [rng.random() < 1 / (1 + math.exp(-(logit / 2 - 1))) for logit in logits]
-    scaling = fit_scaling(logits, labels)
-    assert scaling.temperature == pytest.approx(2, rel=0.08)
-    assert scaling.bias == pytest.approx(-1, abs=0.1)
-
-
-@given(st.lists(st.tuples(st.floats(-40, 40), st.booleans()), max_size=40))
-def test_scaling_never_turns_the_order_around(turns: list[tuple[float, bool]]) -> None:
-    """Few, separable or contradictory labels leave a positive, finite temperature."""
-    scaling = fit_scaling([logit for logit, _ in turns], [label for _, label in turns])
-    assert 0 < scaling.temperature < math.inf
-    assert math.isfinite(scaling.bias)
-
-
-def test_one_class_alone_scales_nothing() -> None:
-    """Without pivots there is nothing to fit."""
-    assert fit_scaling([1.0, 2.0], [False, False]) == Scaling()
