@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing:
         print(f"guard-train: {', '.join(missing)} not installed; pip install 'pivot-guard[train]'", file=sys.stderr)
         return 2
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("models").setLevel(logging.INFO)
     try:
         return _train(given)
     except GuardError as error:
@@ -37,7 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(given: argparse.Namespace) -> int:
     # Here and not at the top: help and wrong arguments should not wait for torch.
+    from transformers.utils import logging as transformers_logging
+
     from models.training.pipeline import FIRST, SECOND, Options, train_gate
+
+    transformers_logging.set_verbosity_error()  # that a fresh head is not in the encoder's weights is no news
+    transformers_logging.disable_progress_bar()
 
     options = Options(
         data=given.data,

@@ -93,7 +93,7 @@ class Trainer:
         self._folder = folder
         self._device = next(network.parameters()).device
         self._dropout = torch.Generator(self._device)
-        self._optimizer = torch.optim.AdamW(parameter_groups(network, plan.rate, plan.layer_decay))
+        self._optimizer = torch.optim.AdamW(parameter_groups(network, plan.rate, plan.layer_decay), fused=True)
         self._fast = bfloat16_copy(network, plan.dropout, self._dropout)
         self._average = copy.deepcopy(network).eval()
         self._batcher = Batcher(tokenizer, plan.batch, plan.lengths)
