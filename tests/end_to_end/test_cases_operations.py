@@ -141,12 +141,13 @@ def test_helper_calls_disturb_neither_threads_nor_figures(backend: Backend, tmp_
                 told.append({k: v for k, v in answer.headers.items() if k[:8] == "x-guard-" and "-id" not in k})
                 for helper in helpers:
                     ask(proxy.port, body=chat(helper))
+            # Figures are counted after the answer, the log last of all: its rows are waited for first.
+            logged = _rows(proxy, 2)
             counted = [
                 proxy.metric("guard_decisions_total", {"label": label, "mode": "enforce"})
                 for label in ("PIVOT", "REFINE")
             ]
             dropped = proxy.metric("guard_dropped_messages_total")
-            logged = _rows(proxy, 2)
             found.append((told, counted, dropped, logged))
     assert found[0] == found[1]
     assert found[0][1] == [2.0, 0.0]
