@@ -17,7 +17,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from tokenizers import Tokenizer
 from transformers import BertForSequenceClassification, BertTokenizerFast
 
-from models.artifact import ONNX_FILE, TOKENIZER_FILE
+from models.artifact import ONNX_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from models.window import ASSISTANT_MARK, USER_MARK, WindowSpec
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -45,6 +45,7 @@ def save_folder(network: BertForSequenceClassification, tokenizer: Tokenizer, fo
     )
     wrapped.save_pretrained(folder)
     tokenizer.save(str(folder / TOKENIZER_FILE))
+    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors writes for its owner alone
 
 
 def export_onnx(network: BertForSequenceClassification, path: Path) -> None:
