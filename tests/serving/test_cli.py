@@ -110,7 +110,7 @@ def test_handoffs_are_listed(backend: Backend, capsys: pytest.CaptureFixture[str
     url = f"sqlite:///{tmp_path}/log"
     with running_proxy(backend.url, log__url=url) as proxy:
         answer = ask(proxy.port, body=chat(*PIVOT))
-        wait_until(lambda: proxy.metric("guard_log_queue") == 0)
+        wait_until(lambda: json.loads(ask(proxy.port, "GET", "/handoffs").body))
         page = ask(proxy.port, "GET", "/handoffs")
         assert run("handoffs", "--set", f"log.url={url}", "--json") == 0
     row = json.loads(capsys.readouterr().out)
