@@ -22,10 +22,6 @@ from guard.ports import GateQuery, PivotScorer, Ruling, RulingCache
 REJOIN_FROM = 0.02
 """p(PIVOT) below which a turn plainly belongs to the current thread, and closed ones are not asked about."""
 
-REJOIN_TO = 0.27
-"""p(PIVOT) against a closed thread below which a REFINE may bring it back. More lenient than the gate's threshold for
-resuming on a PIVOT: a thread that joins wrongly costs tokens, one that resumes wrongly is stale context after a reset."""
-
 REJOIN_MARGIN = 0.5
 """Log-odds by which a closed thread must fit a REFINE better than the current one to come back."""
 
@@ -144,8 +140,7 @@ class Controller:
             return Ruling(None, pivot=False)
         resumed = None
         if policy.resume and probability >= REJOIN_FROM:
-            rejoins = min(REJOIN_TO, _shifted(probability, -REJOIN_MARGIN))
-            limit = self._scorer.resume_threshold if probability >= threshold else rejoins
+            limit = min(self._scorer.resume_threshold, _shifted(probability, -REJOIN_MARGIN))
             resumed = self._refined(conversation, text, threads, policy.resume_depth, limit)
         return Ruling(probability, probability >= threshold, resumed)
 
