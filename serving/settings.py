@@ -28,8 +28,8 @@ from guard.errors import SettingsError
 from guard.policy import Mode, Policy
 
 PREFIX = "GUARD_"
-NOT_OURS = frozenset({"GUARD_VENV", "GUARD_CONFIG"})
-"""Variables of the prefix that are no options: the scripts' virtual environment, the path of the file itself."""
+NOT_OURS = frozenset({"GUARD_VENV", "GUARD_CONFIG", "GUARD_DATA_DIR"})
+"""Variables of the prefix that are no options: two of the scripts and tests, and the path of the file itself."""
 SERVICE_LINK = re.compile(r"GUARD_(SERVICE_(HOST|PORT.*)|PORT_\d+_(TCP|UDP).*)$")
 """What Kubernetes puts into the environment of a pod beside a service named "guard"."""
 
