@@ -2,7 +2,7 @@
 
 An artifact is a Hugging Face sequence-classification folder with one label (config.json, tokenizer.json,
 model.safetensors) that may also hold an int8 ONNX export, plus ``manifest.json``. The shipped one lies in
-``models/artifacts/pivot-gate`` and holds the export alone. A folder or hub id without a manifest is taken as a bare
+``models/artifacts/pivot-gate`` and holds both. A folder or hub id without a manifest is taken as a bare
 cross-encoder with default windows and an uncalibrated threshold.
 """
 
