@@ -23,7 +23,7 @@ REJOIN_FROM = 0.02
 """p(PIVOT) below which a turn plainly belongs to the current thread, and closed ones are not asked about."""
 
 REJOIN_MARGIN = 0.5
-"""Log-odds by which a closed thread must fit a REFINE better than the current one to come back."""
+"""Log-odds by which a closed thread must fit a turn better than the current one to come back."""
 
 
 class Label(StrEnum):

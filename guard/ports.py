@@ -38,7 +38,7 @@ class PivotScorer(Protocol):
 
     @property
     def resume_threshold(self) -> float:
-        """Probability below which a pivot is taken to refine a closed thread."""
+        """Probability below which a turn may be taken to refine a closed thread."""
         ...
 
     def score(self, queries: Sequence[GateQuery]) -> list[float | None]:
