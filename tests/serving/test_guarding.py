@@ -155,9 +155,18 @@ def test_a_turn_without_text_is_labelled_by_nobody(backend: Backend, proxy: Prox
     assert "x-guard-label" not in headers
 
 
-def test_unreadable_chats_are_the_backends_to_judge(backend: Backend, proxy: Proxy) -> None:
-    """Valid JSON of an odd shape is forwarded untouched and counted."""
-    body = b'{"messages": [{"role": "wizard", "content": "abra"}]}'
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages": [{"role": "wizard", "content": "abra"}]}',
+        chat("tell me of cats", "half an emoji \ud83d", "python lists?"),
+        chat(*PIVOT, temperature=float("nan")),
+        chat(*PIVOT, logit_bias={"5": float("-inf")}),
+    ],
+    ids=["role", "lone surrogate", "NaN", "-Infinity"],
+)
+def test_unreadable_chats_are_the_backends_to_judge(backend: Backend, proxy: Proxy, body: bytes) -> None:
+    """What the guard cannot read, and a lenient backend perhaps can, is forwarded untouched, marked and counted."""
     assert ask(proxy.port, body=body).headers["x-guard-status"] == "bypassed:unreadable"
     assert backend.last.body == body
     wait_until(lambda: proxy.metric("guard_bypasses_total", {"reason": "unreadable"}) == 1)

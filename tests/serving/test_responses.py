@@ -147,7 +147,18 @@ def test_a_history_at_the_backend_is_not_decided_on(backend: Backend, proxy: Pro
     wait_until(lambda: proxy.metric("guard_bypasses_total", {"reason": "server_history"}) == 1)
 
 
-@pytest.mark.parametrize("sent", [b"{}", body(7), body([7]), body([{"type": "hologram"}]), body([{"role": "owner"}])])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"{}",
+        body(7),
+        body([7]),
+        body([{"type": "hologram"}]),
+        body([{"role": "owner"}]),
+        body([user("half an emoji \ud83d")]),
+        body([user("hi")], temperature=float("nan")),
+    ],
+)
 def test_unknown_items_are_the_backends_to_judge(backend: Backend, proxy: Proxy, sent: bytes) -> None:
     """An item that the guard does not know may mean anything: nothing is left out around it."""
     backend.script = accept
