@@ -51,10 +51,15 @@ class VllmRuntime:
             scores = {int(row["index"]): float(row["score"]) for row in answer["data"]}
             return [_logit(scores[index]) for index in range(len(pairs))]
         except (URLError, HTTPException, OSError, ValueError, KeyError, TypeError) as error:
-            raise ScoringError("unavailable", f"vllm gate server: {type(error).__name__}") from error
+            raise ScoringError("unavailable", f"gate.url: the vLLM server at {self._url}: {_detail(error)}") from error
 
     def close(self) -> None:
         pass
+
+
+def _detail(error: Exception) -> str:
+    """What went wrong; of an odd answer only the kind, the answer itself may quote a chat."""
+    return str(error) if isinstance(error, OSError) else f"an odd answer ({type(error).__name__})"
 
 
 def _logit(score: float) -> float:

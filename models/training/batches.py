@@ -23,20 +23,18 @@ class Batcher:
 
     Args:
         tokenizer: of the encoder.
+        spec: the window that is served.
         size: samples a batch.
-        lengths: window lengths with their shares; a mixture lets the length be chosen after training.
     """
 
-    def __init__(self, tokenizer: Tokenizer, size: int, lengths: Sequence[tuple[int, float]]) -> None:
+    def __init__(self, tokenizer: Tokenizer, spec: WindowSpec, size: int) -> None:
         self._tokenizer = tokenizer
         self._size = size
-        self._shares = [share for _, share in lengths]
-        self._windows = [Window(tokenizer, spec_of(length), cache_size=100_000) for length, _ in lengths]
+        self._window = Window(tokenizer, spec, cache_size=100_000)
 
     def batches(self, samples: Sequence[Sample], rng: Random) -> Iterator[Batch]:
         """Each sample once, in batches in random order."""
-        windows = rng.choices(self._windows, self._shares, k=len(samples))
-        pairs = [window.render(sample.thread, sample.turn) for window, sample in zip(windows, samples, strict=True)]
+        pairs = [self._window.render(sample.thread, sample.turn) for sample in samples]
         rendered = list(zip(samples, self._tokenizer.encode_batch(pairs), strict=True))
         rendered.sort(key=lambda item: len(item[1]) + rng.random() * 4)
         cut = [rendered[start : start + self._size] for start in range(0, len(rendered), self._size)]

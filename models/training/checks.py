@@ -18,7 +18,7 @@ from models.runtimes.runtime import Pair
 from models.training.calibration import threshold_at
 from models.training.development import AUTHORED, NATURAL, REAL, Rows
 from models.training.dialogue import Dialogue
-from models.training.network import bfloat16_copy, logits
+from models.training.network import fast_copy, logits
 from models.training.samples import Sample, labelled
 from models.window import Window, WindowSpec
 
@@ -64,9 +64,9 @@ class Checker:
         return score
 
     def logits(self, network: BertForSequenceClassification, samples: Sequence[Sample]) -> list[float]:
-        """A network's answers, by way of its bfloat16 copy."""
+        """A network's answers, by way of its fast copy."""
         pairs: list[Pair] = [self._window.render(sample.thread, sample.turn) for sample in samples]
-        return logits(bfloat16_copy(network), self._tokenizer, pairs)
+        return logits(fast_copy(network), self._tokenizer, pairs)
 
     def threshold(self, network: BertForSequenceClassification) -> float:
         """The logit that calibration would set."""

@@ -51,7 +51,7 @@ def _train(given: argparse.Namespace) -> int:
         chats=given.chats,
         base=given.base,
         seed=given.seed,
-        first=replace(FIRST, steps=given.steps or FIRST.steps),
+        first=replace(FIRST, steps=given.steps or FIRST.steps, rate=given.rate or FIRST.rate),
         second=replace(SECOND, steps=given.mined_steps),
         false_resets=given.false_resets,
         sessions=given.sessions,
@@ -75,8 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="the artifact's folder; checkpoints go to OUT.training")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default 0)")
     parser.add_argument("--steps", type=_positive, help="batches of 48 samples (default 4500)")
+    parser.add_argument("--rate", type=float, help="peak learning rate (default 1.2e-4; to go on from a gate: 4e-5)")
     parser.add_argument("--mined-steps", type=int, default=0, help="of a second round, on hard samples (default 0)")
-    parser.add_argument("--base", default=DEFAULT, help=f"BERT encoder: folder, package or hub id (default {DEFAULT})")
+    parser.add_argument(
+        "--base",
+        default=DEFAULT,
+        help=f"BERT encoder, or a gate to go on from: folder, package or hub id (default {DEFAULT})",
+    )
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     parser.add_argument(
         "--chats", type=Path, default=CHATS, help="folder of labelled chats (default: the project's own)"

@@ -20,9 +20,10 @@ from torch import nn
 from transformers import BertForSequenceClassification
 
 from models.training.batches import Batcher
-from models.training.network import bfloat16_copy, parameter_groups, tensors
+from models.training.network import fast_copy, parameter_groups, tensors
 from models.training.progress import Progress
 from models.training.samples import Sample
+from models.window import WindowSpec
 
 Draw = Callable[[Random, int], list[Sample]]
 Check = Callable[[BertForSequenceClassification], float]
@@ -48,7 +49,6 @@ class Plan:
         rate: peak learning rate of the head.
         layer_decay: factor of the rate for each layer further down.
         warm_up: share of the steps in which the rate rises.
-        lengths: window lengths in tokens, with their shares.
         refine_weight: weight of the loss on refinements: above 1 where a false reset costs more than a missed pivot.
         dropout: share of channels dropped.
         average: decay of the moving average of the weights.
@@ -62,7 +62,6 @@ class Plan:
     rate: float = 1.2e-4
     layer_decay: float = 0.9
     warm_up: float = 0.03
-    lengths: tuple[tuple[int, float], ...] = ((96, 0.85), (128, 0.15))
     refine_weight: float = 1.0
     dropout: float = 0.06
     average: float = 0.997
@@ -83,20 +82,23 @@ class Trainer:
     Args:
         network: trained in place, in float32.
         tokenizer: of the encoder.
+        spec: the window that is served.
         plan: how.
         folder: where checkpoints go; a checkpoint that is there is gone on from.
     """
 
-    def __init__(self, network: BertForSequenceClassification, tokenizer: Tokenizer, plan: Plan, folder: Path) -> None:
+    def __init__(
+        self, network: BertForSequenceClassification, tokenizer: Tokenizer, spec: WindowSpec, plan: Plan, folder: Path
+    ) -> None:
         self._network = network
         self._plan = plan
         self._folder = folder
         self._device = next(network.parameters()).device
         self._dropout = torch.Generator(self._device)
         self._optimizer = torch.optim.AdamW(parameter_groups(network, plan.rate, plan.layer_decay), fused=True)
-        self._fast = bfloat16_copy(network, plan.dropout, self._dropout)
+        self._fast = fast_copy(network, plan.dropout, self._dropout)
         self._average = copy.deepcopy(network).eval()
-        self._batcher = Batcher(tokenizer, plan.batch, plan.lengths)
+        self._batcher = Batcher(tokenizer, spec, plan.batch)
         self._step = 0
         self._best = float("-inf")
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,8 +106,10 @@ class Trainer:
             self._restore(torch.load(folder / LAST, map_location=self._device, weights_only=True))
 
     def run(self, draw: Draw, check: Check, progress: Progress) -> None:
-        """Train to the end of the plan and leave the best weights in the network."""
+        """Train to the end of the plan and leave the best weights in the network, which may be those of the start."""
         progress.skip(self._step)
+        if self._step == 0:
+            self._check(check)
         _copy(self._network, self._fast)
         while self._step < self._plan.steps:
             self._run_chunk(draw, check, progress)
@@ -126,7 +130,7 @@ class Trainer:
                 return
 
     def _train(self, samples: list[Sample], encodings: list[Encoding]) -> float:
-        """One step: gradients from the bfloat16 copy, applied to the float32 weights."""
+        """One step: gradients from the fast copy, applied to the float32 weights."""
         self._fast.train()
         self._dropout.manual_seed((self._plan.seed << 32) + self._step)
         for group in self._optimizer.param_groups:

@@ -85,20 +85,26 @@ class ChannelDropout(nn.Module):  # type: ignore[misc] # torch is not typed here
         return hidden * kept.to(hidden.dtype).div_(1 - self.rate)
 
 
-def bfloat16_copy(
+def fast_copy(
     network: BertForSequenceClassification, dropout: float = 0.0, generator: torch.Generator | None = None
 ) -> BertForSequenceClassification:
-    """A copy in bfloat16, with plain attention and cheap dropout; without a generator, without dropout.
+    """A copy in the type that the device is fastest in, with plain attention and cheap dropout.
 
-    A CPU with AMX runs it four times faster than autocast.
+    Without a generator it has no dropout. A CPU with AMX runs a copy in bfloat16 four times faster than autocast.
     """
-    fast = copy.deepcopy(network).bfloat16()
+    fast = copy.deepcopy(network).to(_fast_type(next(network.parameters()).device))
     fast.set_attn_implementation("eager")
     for module in list(fast.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Dropout) and child.p:
                 setattr(module, name, ChannelDropout(dropout, generator) if generator else nn.Identity())
     return fast
+
+
+def _fast_type(device: torch.device) -> torch.dtype:
+    """A CPU without AMX emulates bfloat16 at a quarter of the speed of float32."""
+    has_bfloat16 = device.type != "cpu" or torch.cpu.get_capabilities().get("amx_bf16", False)
+    return torch.bfloat16 if has_bfloat16 else torch.float32
 
 
 def parameter_groups(network: BertForSequenceClassification, rate: float, decay: float) -> list[dict[str, object]]:

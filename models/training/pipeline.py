@@ -19,7 +19,7 @@ from transformers import BertForSequenceClassification
 
 from models.artifact import WEIGHTS_FILE, DataSource, Manifest, sha256
 from models.training import authored, development
-from models.training.base import DEFAULT, NAMES, find_base
+from models.training.base import DEFAULT, find_base, origin
 from models.training.batches import spec_of
 from models.training.checks import FALSE_RESETS, Checker
 from models.training.dialogue import Dialogue, Genre
@@ -33,6 +33,7 @@ from models.training.network import load_network, load_tokenizer
 from models.training.progress import Progress
 from models.training.samples import Sample
 from models.training.sources import SHIPPABLE, files, load
+from models.window import WindowSpec
 
 log = logging.getLogger(__name__)
 
@@ -123,10 +124,10 @@ def train_gate(options: Options, *, resume: bool = False) -> Manifest:
     log.info("%d dialogues to train on, %d held back", len(data.pool), len(data.held_back))
     tokenizer = load_tokenizer(base)
     check = Checker(rows.chosen_by, tokenizer, spec, options.seed)
-    network = _fit(options, base, tokenizer, Mixture(Material(data.pool)), check)
-    facts = Facts(
-        NAMES.get(options.base, options.base), options.version, data.sources, options.seed, spec, options.false_resets
-    )
+    network = _fit(options, base, tokenizer, spec, Mixture(Material(data.pool)), check)
+    name, inherited = origin(options.base, base)
+    sources = data.sources + tuple(source for source in inherited if source.name not in {s.name for s in data.sources})
+    facts = Facts(name, options.version, sources, options.seed, spec, options.false_resets)
     return finish(network, tokenizer, rows, facts, options.out)
 
 
@@ -161,16 +162,16 @@ def _authored(chats: Path) -> tuple[list[Dialogue], list[Dialogue], list[DataSou
 
 
 def _fit(
-    options: Options, base: Path, tokenizer: Tokenizer, mixture: Mixture, check: Checker
+    options: Options, base: Path, tokenizer: Tokenizer, spec: WindowSpec, mixture: Mixture, check: Checker
 ) -> BertForSequenceClassification:
     first, second = options.rounds()
     progress = Progress(first.steps + second.steps)
     network = load_network(base, options.seed).to(options.device)
-    Trainer(network, tokenizer, first, options.work / "first").run(mixture.draw, check, progress)
+    Trainer(network, tokenizer, spec, first, options.work / "first").run(mixture.draw, check, progress)
     if second.steps:
         mined = _mined(network, mixture, check, options)
         draw = _half_mined(mixture, mined)
-        Trainer(network, tokenizer, second, options.work / "second").run(draw, check, progress)
+        Trainer(network, tokenizer, spec, second, options.work / "second").run(draw, check, progress)
     return network
 
 

@@ -23,8 +23,11 @@ from models.window import Window
 
 log = logging.getLogger(__name__)
 
-FALSE_RESUMES = 0.02
-"""Share of pivots that may be taken for returns to an earlier thread."""
+FALSE_RESUMES = 0.05
+"""Share of pivots that may be taken for returns to an earlier thread, before the guard asks for a margin as well.
+
+A tighter rate loses returns. A thread too much costs some tokens, a thread too little costs the answer.
+"""
 
 _RESUME_DEPTH = Policy().resume_depth
 _EDGE = 1e-9

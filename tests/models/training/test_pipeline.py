@@ -14,6 +14,7 @@ pytest.importorskip("onnx")
 from models.artifact import ONNX_FILE, WEIGHTS_FILE, Manifest, load_artifact, sha256
 from models.build import GateSettings, build_guard
 from models.training.errors import TrainingError
+from models.training.loop import Plan
 from models.training.pipeline import Options, gather, train_gate
 from models.training.progress import Progress
 from tests.models.training import tiny
@@ -73,6 +74,20 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     train_gate(stopped, resume=True)
     assert load_artifact(str(stopped.out)).manifest == manifest
     assert (stopped.out / WEIGHTS_FILE).read_bytes() == (options.out / WEIGHTS_FILE).read_bytes()
+
+
+def test_training_goes_on_from_a_finished_gate(options: Options, manifest: Manifest, tmp_path: Path) -> None:
+    """A gate as base gives its data to the new manifest, and its weights stay where nothing better is found."""
+    harmful = replace(options.first, rate=10.0, steps=3)
+    further = replace(options, base=str(options.out), out=tmp_path / "gate", first=harmful, second=Plan(steps=0))
+    (options.data / "cast22.jsonl.gz").rename(tmp_path / "aside")
+    try:
+        made = train_gate(further)
+    finally:
+        (tmp_path / "aside").rename(options.data / "cast22.jsonl.gz")
+    assert made.base_model.startswith(f"{manifest.name} {manifest.version}, which started from ")
+    assert {source.name for source in made.data} == {source.name for source in manifest.data}
+    assert (further.out / WEIGHTS_FILE).read_bytes() == (options.out / WEIGHTS_FILE).read_bytes()
 
 
 def test_an_earlier_run_is_not_overwritten(options: Options, manifest: Manifest) -> None:
