@@ -19,13 +19,13 @@ from eval.errors import BackendError
 from eval.gate import LoadedGate
 from eval.progress import Progress
 from eval.prompt import (
-    SCHEMA,
     JointAnswer,
     Messages,
     ViolationError,
     answer_messages,
     joint_messages,
     parse_joint,
+    schema,
 )
 from eval.records import TurnRecord
 from eval.replay import Decision, replay
@@ -65,7 +65,7 @@ class Plan:
         """The request for a turn."""
         options = dict(self.options)
         if self.structured and self.task == "joint":
-            options["response_format"] = SCHEMA
+            options["response_format"] = schema(position)
         messages = task_messages(self.task, session, position, rejected)
         return ChatRequest(self.model, messages, options, self.repeat, self.salt)
 

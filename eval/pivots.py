@@ -43,6 +43,7 @@ CHOICES = (
     "[ours] A malformed answer is retried with its fault named: the same request would bring the same answer.",
     "[ours] top_k is left to --extra: servers that do not know it refuse the request.",
     "[ours] On the guarded path the gate reads the utterances as they are sent, with their numbers in front.",
+    "[ours] --structured constrains decoding to the answer's shape and to the numbers of earlier utterances.",
     "[ours] Intervals: percentile bootstrap over sessions, 95 %, 1000 draws unless --draws says otherwise.",
 )
 
@@ -123,7 +124,7 @@ async def model_records(
     Paths take turns, a few sessions each: whatever else the machine does in the meantime slows them alike.
     """
     paths = [path for path in PATHS if path != "gate" and path in arguments.paths]
-    asked = _asked(gate, policy, sets, arguments)
+    asked = schedule(gate, policy, sets, arguments)
     records: list[TurnRecord] = []
     async with AsyncExitStack() as stack:
         cache = stack.enter_context(closing(ReplayCache(arguments.cache)))
@@ -175,16 +176,19 @@ def batches(
             yield {task: list(turns_of(gate, policy, task, few, one.source, one.variant)) for task in tasks}
 
 
-def _asked(
+def schedule(
     gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace
 ) -> list[tuple[Plan, list[Turn]]]:
-    """What is asked, in order: of each model a few sessions on every path, then the next few."""
+    """What is asked, in order: of each model a few sessions on every path, then the next few.
+
+    The path that begins alternates: until the pivot both send the same, and the second finds it in the server's cache.
+    """
     turns = list(batches(gate, policy, sets, arguments))
     return [
         (plan, batch[plan.task])
         for model in arguments.model
-        for batch in turns
-        for plan in plans(gate, policy, arguments, model)
+        for number, batch in enumerate(turns)
+        for plan in list(plans(gate, policy, arguments, model))[:: -1 if number % 2 else 1]
     ]
 
 
@@ -209,7 +213,7 @@ async def _endpoint(path: str, arguments: Namespace) -> AsyncIterator[Endpoint]:
 
 def _print_plan(gate: LoadedGate, policy: Policy, sets: Sequence[SessionSet], arguments: Namespace) -> None:
     counts: dict[tuple[str, str, str, str], list[int]] = {}
-    for plan, turns in _asked(gate, policy, sets, arguments):
+    for plan, turns in schedule(gate, policy, sets, arguments):
         count = counts.setdefault((plan.model, plan.path, plan.task, str(plan.repeat + 1)), [0, 0])
         count[0] += len(turns)
         guarded = plan.path == "guarded"

@@ -26,25 +26,6 @@ REJECTED = "\nYour last reply was rejected ({reason}). Reply with that JSON obje
 ANSWER = "Answer the user's last message in as few words as possible."
 LABELS = ("PIVOT", "REFINE")
 KEYS = frozenset({"answer", "predicted_label", "relevant_context"})
-SCHEMA: dict[str, object] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "turn",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "properties": {
-                "answer": {"type": "string"},
-                "predicted_label": {"enum": list(LABELS)},
-                "relevant_context": {"type": "array", "items": {"type": "integer"}},
-            },
-            "required": ["answer", "predicted_label", "relevant_context"],
-            "additionalProperties": False,
-        },
-    },
-}
-"""For servers that constrain decoding; the paper's prompt is free text, so this is off by default."""
-
 Messages = tuple[Mapping[str, str], ...]
 
 
@@ -81,9 +62,35 @@ def answer_messages(session: Session, position: int) -> Messages:
     return ({"role": "system", "content": ANSWER}, *said)
 
 
+def schema(position: int) -> dict[str, object]:
+    """``response_format`` that constrains decoding to the joint answer of the turn at ``position``.
+
+    The numbers of earlier utterances are spelt out and bound the list, or a small model counts on until it is cut off.
+    The paper's prompt is free text, so this is off by default.
+    """
+    earlier = list(range(position))
+    return {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "turn",
+            "strict": True,
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "answer": {"type": "string"},
+                    "predicted_label": {"enum": list(LABELS)},
+                    "relevant_context": {"type": "array", "items": {"enum": earlier}, "maxItems": len(earlier)},
+                },
+                "required": ["answer", "predicted_label", "relevant_context"],
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
 def prompt_digests() -> dict[str, str]:
     """Digest of each template, for the run card."""
-    return {"joint": json_digest([JOINT, REJECTED, SCHEMA]), "answer": json_digest([ANSWER])}
+    return {"joint": json_digest([JOINT, REJECTED, schema(1)]), "answer": json_digest([ANSWER])}
 
 
 def parse_joint(text: str, position: int) -> JointAnswer:

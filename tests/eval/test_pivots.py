@@ -9,13 +9,16 @@ import pytest
 from eval.errors import BackendError, DataError
 from eval.groups import Run, load_run
 from eval.metrics import Table
-from eval.pivots import benchmark
+from eval.pivots import benchmark, schedule
 from eval.records import CARD, RECORDS, TurnRecord, read_records
+from eval.session_sets import session_sets, sources_of
 from eval.sessions import read_sessions
+from guard.policy import Policy
 from tests.eval.builders import loaded_gate, pivots_arguments
 from tests.eval.switch.chat_server import chat_server
 from tests.servers import running_proxy
 
+ONCE = ("--variants", "v1", "--model", "m", "--repeats", "1")
 TOPICS = ("fox", "whale", "tax", "piano", "bread", "moon", "chess", "rain")
 
 
@@ -88,19 +91,8 @@ def test_runs_are_repeatable(tmp_path: Path, data: str) -> None:
 def test_the_unguarded_model_speaks_for_itself(tmp_path: Path, data: str) -> None:
     """Label and shortlist are the model's own, over the whole history."""
     with chat_server(_talker) as server:
-        run = _run(
-            tmp_path,
-            "--data",
-            data,
-            "--variants",
-            "v1",
-            "--paths",
-            "unguarded",
-            "--model",
-            "m",
-            "--base-url",
-            server.url,
-        )
+        words = ("--variants", "v1", "--paths", "unguarded", "--model", "m")
+        run = _run(tmp_path, "--data", data, *words, "--base-url", server.url)
     records = _records(run, "unguarded")
     assert {r.predicted for r in records} == {"PIVOT"}
     assert all(r.shortlist == tuple(range(r.position)) for r in records)
@@ -114,20 +106,7 @@ def test_the_unguarded_model_speaks_for_itself(tmp_path: Path, data: str) -> Non
 
 def test_the_guarded_model_gets_what_is_left(tmp_path: Path, data: str) -> None:
     """Behind the proxy the label is the guard's, and the shortlist what it kept and the model used."""
-    words = (
-        "--data",
-        data,
-        "--variants",
-        "v1",
-        "--paths",
-        "unguarded",
-        "guarded",
-        "--model",
-        "m",
-        "--repeats",
-        "1",
-        "--answers",
-    )
+    words = ("--data", data, *ONCE, "--paths", "unguarded", "guarded", "--answers")
     with chat_server(_talker) as server, running_proxy(server.url) as proxy:
         run = _run(tmp_path, *words, "--base-url", server.url, "--guard-url", f"{proxy.url}/v1")
     guarded = _records(run, "guarded")
@@ -145,7 +124,7 @@ def test_the_guarded_model_gets_what_is_left(tmp_path: Path, data: str) -> None:
 
 def test_a_proxy_that_decides_otherwise_is_noticed(tmp_path: Path, data: str) -> None:
     """A proxy with another policy disagrees with the guard here: its turns are marked, and counted in the card."""
-    words = ("--data", data, "--variants", "v1", "--paths", "guarded", "--model", "m", "--repeats", "1")
+    words = ("--data", data, *ONCE, "--paths", "guarded")
     with chat_server(_talker) as server, running_proxy(server.url, policy__threshold=1.0) as proxy:
         run = _run(tmp_path, *words, "--base-url", server.url, "--guard-url", f"{proxy.url}/v1")
     assert run.card.failures["guard_disagrees"] > 0
@@ -153,7 +132,7 @@ def test_a_proxy_that_decides_otherwise_is_noticed(tmp_path: Path, data: str) ->
 
 def test_a_server_that_is_no_proxy_is_noticed(tmp_path: Path, data: str) -> None:
     """A guarded path without the guard's headers is marked as such."""
-    words = ("--data", data, "--variants", "v1", "--paths", "guarded", "--model", "m", "--repeats", "1")
+    words = ("--data", data, *ONCE, "--paths", "guarded")
     with chat_server(_talker) as server:
         run = _run(tmp_path, *words, "--base-url", server.url, "--guard-url", server.url)
     assert {r.error for r in _records(run, "guarded")} == {"guard_absent"}
@@ -166,7 +145,7 @@ def test_malformed_answers_are_retried_and_counted(tmp_path: Path, data: str) ->
         fault = "rejected" in body["messages"][0]["content"]
         return _talker(body) if fault and "fox" in body["messages"][-1]["content"] else "no idea"
 
-    words = ("--data", data, "--variants", "v1", "--paths", "unguarded", "--model", "m", "--repeats", "1")
+    words = ("--data", data, *ONCE, "--paths", "unguarded")
     with chat_server(answer) as server:
         run = _run(tmp_path, *words, "--base-url", server.url, "--violation-retries", "1")
     records = _records(run, "unguarded")
@@ -179,20 +158,7 @@ def test_malformed_answers_are_retried_and_counted(tmp_path: Path, data: str) ->
 
 def test_an_interrupted_run_pays_nothing_twice(tmp_path: Path, data: str) -> None:
     """A run that a dying server interrupted resumes with the calls that it lacks, and no other."""
-    words = (
-        "--data",
-        data,
-        "--variants",
-        "v1",
-        "--paths",
-        "unguarded",
-        "--model",
-        "m",
-        "--repeats",
-        "1",
-        "--concurrency",
-        "1",
-    )
+    words = ("--data", data, *ONCE, "--paths", "unguarded", "--concurrency", "1")
     answered = 0
 
     def dying(body: dict[str, Any]) -> str | int:
@@ -215,42 +181,26 @@ def test_an_interrupted_run_pays_nothing_twice(tmp_path: Path, data: str) -> Non
 
 def test_a_dry_run_sends_nothing(tmp_path: Path, data: str, capsys: pytest.CaptureFixture[str]) -> None:
     """--dry-run prints calls and tokens for each model and path, and neither asks nor writes."""
-    words = (
-        "--data",
-        data,
-        "--variants",
-        "v1",
-        "--paths",
-        "unguarded",
-        "guarded",
-        "--model",
-        "m",
-        "--answers",
-        "--dry-run",
-    )
+    words = ("--data", data, *ONCE, "--paths", "unguarded", "guarded", "--answers", "--dry-run")
     arguments = pivots_arguments(*words, "--sessions", "4", "--out", str(tmp_path / "run"))
     assert benchmark(loaded_gate(), arguments) == 0
     out = capsys.readouterr().out
-    assert out.count("guarded") == 2 * 2 * 2
+    assert out.count("guarded") == 2 * 2
     assert not (tmp_path / "run").exists()
+
+
+def test_the_path_that_begins_alternates(data: str) -> None:
+    """Each path finds the other's prompts in the server's cache as often, so neither looks faster for it."""
+    words = ("--data", data, *ONCE, "--paths", "unguarded", "guarded", "--concurrency", "2", "--sessions", "6")
+    arguments = pivots_arguments(*words)
+    sets = [one for source in sources_of(arguments) for one in session_sets(source, arguments)]
+    asked = schedule(loaded_gate(), Policy(), sets, arguments)
+    assert [plan.path for plan, _ in asked] == ["unguarded", "guarded", "guarded", "unguarded", "unguarded", "guarded"]
 
 
 def test_several_models_in_one_run(tmp_path: Path, data: str) -> None:
     """Each model has its own rows."""
-    words = (
-        "--data",
-        data,
-        "--variants",
-        "v1",
-        "--paths",
-        "unguarded",
-        "--model",
-        "m",
-        "--model",
-        "n",
-        "--repeats",
-        "1",
-    )
+    words = ("--data", data, *ONCE, "--model", "n", "--paths", "unguarded")
     with chat_server(_talker) as server:
         run = _run(tmp_path, *words, "--base-url", server.url)
     assert sorted(key.model for key in run.groups) == ["m", "n"]
@@ -258,24 +208,15 @@ def test_several_models_in_one_run(tmp_path: Path, data: str) -> None:
 
 def test_decoding_can_be_constrained(tmp_path: Path, data: str) -> None:
     """--structured sends the answer's schema, --extra any other field."""
-    words = (
-        "--data",
-        data,
-        "--variants",
-        "v1",
-        "--paths",
-        "unguarded",
-        "--model",
-        "m",
-        "--repeats",
-        "1",
-        "--structured",
-    )
+    words = ("--data", data, *ONCE, "--paths", "unguarded", "--structured")
     with chat_server(_talker) as server:
         _run(tmp_path, *words, "--base-url", server.url, "--extra", '{"top_k": 50}')
-    body = server.bodies[0]
-    assert body["top_k"] == 50
-    assert body["response_format"]["json_schema"]["schema"]["additionalProperties"] is False
+    for body in server.bodies:
+        assert body["top_k"] == 50
+        form = body["response_format"]["json_schema"]["schema"]
+        assert form["additionalProperties"] is False
+        earlier = form["properties"]["relevant_context"]["items"]["enum"]
+        assert body["messages"][-1]["content"].startswith(f"[{len(earlier)}] ")
 
 
 @pytest.mark.parametrize(
