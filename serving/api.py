@@ -11,13 +11,12 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from serving.auth import ClientAuth
-from serving.chat import GuardedRoute
 from serving.client import Presence, Receive, Request, Scope, Send, send_error
 from serving.decision import log_defect
 from serving.errors import ApiError, ClientGone
-from serving.passthrough import PassThrough
 from serving.record import Observer, Outcome, RequestRecord
 from serving.urls import api_path
 
@@ -27,18 +26,31 @@ _DEPLOYMENT = re.compile(rb"^/deployments/[^/]+")
 """Azure's clients name the model in the path: what follows is the endpoint."""
 
 
+class Route(Protocol):
+    """What serves the requests of some paths."""
+
+    async def handle(self, request: Request, presence: Presence, send: Send, record: RequestRecord) -> None:
+        """Answer one request, noting in ``record`` how it went.
+
+        Raises:
+            ApiError: the proxy answers in place of a backend.
+            ClientGone: the client left.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """Admits requests, finds their route, and tells the observers how they ended.
 
     Attributes:
-        guarded: routes by method and path below ``/v1``.
+        routes: by method and path below ``/v1``.
         other: the route of everything else.
     """
 
     auth: ClientAuth
-    guarded: dict[tuple[str, bytes], GuardedRoute]
-    other: PassThrough
+    routes: dict[tuple[str, bytes], Route]
+    other: Route
     observers: Sequence[Observer]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,6 +79,6 @@ class Api:
         request = Request(record.method, path, scope["query_string"], headers, dict(headers), receive)
         record.traceparent = request.head.get(b"traceparent", b"").decode("latin-1")
         self.auth.check(request.method, request.head)
-        route = self.guarded.get((request.method, _DEPLOYMENT.sub(b"", path)), self.other)
+        route = self.routes.get((request.method, _DEPLOYMENT.sub(b"", path)), self.other)
         with Presence(receive) as presence:
             await route.handle(request, presence, send, record)

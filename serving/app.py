@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 
 from guard.guard import Guard
-from serving.api import Api
+from serving.api import Api, Route
 from serving.auth import ClientAuth
 from serving.authors import Attribution
 from serving.chat import GuardedRoute
@@ -25,6 +25,7 @@ from serving.handoffs import open_engine
 from serving.ledger.build import open_ledger
 from serving.logs import RequestLog
 from serving.metrics import Metrics
+from serving.model_list import ModelList
 from serving.pages import add_operator_pages, health_pages
 from serving.passthrough import PassThrough
 from serving.record import Observer
@@ -82,7 +83,7 @@ class App:
     async def _lifespan(self, _pages: FastAPI) -> AsyncIterator[None]:
         gate = self._settings.gate
         decider = Decider(self._guard, budget_s=gate.budget_ms / 1000, workers=gate.workers, backlog=gate.backlog)
-        upstream = Upstream(self._settings.timeouts)
+        upstream = Upstream(self._settings.timeouts.keepalive_s)
         log = _start_log(self._settings, self._engine, self.metrics)
         observers: list[Observer] = [
             self.metrics,
@@ -120,10 +121,13 @@ class App:
             attribution=attribution,
             risk=self._risk,
         )
-        routes = {
+        routes: dict[tuple[str, bytes], Route] = {
             ("POST", b"/chat/completions"): guarded(name="chat", read=read_chat),
             ("POST", b"/responses"): guarded(name="responses", read=read_responses),
         }
+        if len(self._router.backends) > 1:
+            models = ModelList(self._router, upstream, auth, settings.limits.body_bytes)
+            routes |= {("GET", b"/models"): models, ("HEAD", b"/models"): models}
         other = PassThrough(self._router, forwarder, settings.limits.body_bytes)
         return Api(auth, routes, other, observers)
 

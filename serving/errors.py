@@ -78,6 +78,6 @@ def broken(backend: str) -> ApiError:
 
 
 def silent(backend: str) -> ApiError:
-    """The backend sent nothing for ``timeouts.read_s``."""
+    """The backend sent nothing for its ``read_s``."""
     message = f"Backend '{backend}' did not answer in time."
     return ApiError(504, message, type="backend_error", code="backend_timeout", headers=_DO_NOT_REPEAT)

@@ -1,11 +1,13 @@
 """Every path of the API that is not guarded: streamed both ways, untouched.
 
-Where several backends or routes are configured, the body of a JSON request (embeddings, say) is read for its model.
+Where several backends or routes are configured, a request goes to the backend of the model that it names: in the body
+if that is JSON (embeddings, say), or in the path (``/models/NAME``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import quote, unquote
 
 from guard.errors import UnreadableChat
 from serving.client import Presence, Request, Send, read_body, stream_body
@@ -13,7 +15,10 @@ from serving.errors import ApiError
 from serving.forward import Forwarder
 from serving.record import RequestRecord
 from serving.routing import Router
+from serving.upstream import Backend
 from serving.wire import read_chat
+
+_MODEL = b"/models/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +39,11 @@ class PassThrough:
         if self.router.chooses and request.method == "POST" and _is_json(request):
             await self._by_model(request, presence, send, record)
             return
+        backend = self.router.backends[0]
+        if self.router.chooses and request.path.startswith(_MODEL):
+            request, backend = self._of_model(request)
         body = await stream_body(request, self.limit, presence.watch)
         headed = b"content-length" in request.head
-        backend = self.router.backends[0]
         await self.forwarder.forward(request, send, backend, body if body or headed else None, record)
 
     async def _by_model(self, request: Request, presence: Presence, send: Send, record: RequestRecord) -> None:
@@ -53,6 +60,14 @@ class PassThrough:
             body = read.rebuild(None, model=target.model)
         record.answered = target.model
         await self.forwarder.forward(request, send, target.backend, body, record)
+
+    def _of_model(self, request: Request) -> tuple[Request, Backend]:
+        """A request about a model, and whom to ask; an alias stands for the model that it leads to."""
+        named = unquote(request.path.removeprefix(_MODEL).decode("latin-1"))
+        target = self.router.targets(named)[0]
+        if target.model != named:
+            request = replace(request, path=_MODEL + quote(target.model).encode())
+        return request, target.backend
 
 
 def _is_json(request: Request) -> bool:

@@ -46,7 +46,7 @@ class RequestRecord:
         backend: name of the backend it went to last.
         answered: the model that this backend was asked for; differs from ``model`` after an alias or a fallback.
         fell_back: whether another target than the preferred one answered.
-        attempts: every try, in order; of guarded requests.
+        attempts: every try, in order; of guarded requests and of the list of models.
         handoff: set when another model than wrote the history answered.
         conversation: set for guarded requests that could be read.
         decision: set for guarded requests.

@@ -37,7 +37,7 @@ class Router:
     """Finds targets and remembers which backends failed. Used from the event loop alone."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        self.backends = tuple(Backend.of(backend) for backend in settings.backends)
+        self.backends = tuple(Backend.of(backend, settings.timeouts) for backend in settings.backends)
         self.budget = RetryBudget(settings.routing)
         self.policy = settings.routing
         self._settings = settings
@@ -95,7 +95,17 @@ class Router:
         """Models that the settings name, patterns left out: what metrics may be labelled with."""
         listed = [name for backend in self._settings.backends for name in backend.models]
         routed = [target.model for targets in self._settings.routes.values() for target in targets]
-        return frozenset(name for name in (*listed, *routed) if not set(name) & set("*?["))
+        return frozenset(name for name in (*listed, *routed) if not _is_pattern(name))
+
+    @property
+    def offered(self) -> dict[str, tuple[Target, ...]]:
+        """Names that the settings give to clients, patterns left out, and where each leads: aliases, then models."""
+        listed = [name for backend in self._settings.backends for name in backend.models]
+        return {name: self._ranked(name) for name in (*self._settings.routes, *listed) if not _is_pattern(name)}
+
+    def serves(self, backend: Backend, model: str) -> bool:
+        """Whether a backend serves a model, as far as the settings know."""
+        return any(serves(one, model) for one in self._settings.backends if one.name == backend.name)
 
     def _wanted(self, model: str) -> Sequence[TargetSettings]:
         routes = self._settings.routes
@@ -156,6 +166,10 @@ class RetryBudget:
             return False
         self._tokens -= 1
         return True
+
+
+def _is_pattern(name: str) -> bool:
+    return bool(set(name) & set("*?["))
 
 
 def no_such_model(model: str) -> ApiError:

@@ -61,6 +61,13 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class BackendTimeouts(_Section):
+    """Seconds for one backend; what is not given is as in ``timeouts``."""
+
+    connect_s: float | None = Field(default=None, gt=0)
+    read_s: float | None = Field(default=None, gt=0)
+
+
 class Backend(_Section):
     """One OpenAI-compatible server."""
 
@@ -69,6 +76,7 @@ class Backend(_Section):
     api_key: SecretStr | None = None
     api_key_env: str | None = None
     models: list[str] = ["*"]
+    timeouts: BackendTimeouts = BackendTimeouts()
 
 
 class Target(_Section):

@@ -40,26 +40,31 @@ class Backend:
         name: from the settings; appears in logs, metrics and errors.
         base: URL that paths below ``/v1`` are appended to.
         authorization: replaces the client's; None: the client's own goes upstream.
+        timeout: how long a connection, and a silence, may take.
     """
 
     name: str
     base: str
     authorization: str | None
+    timeout: aiohttp.ClientTimeout
 
     @classmethod
-    def of(cls, settings: BackendSettings) -> Backend:
-        """From the settings."""
+    def of(cls, settings: BackendSettings, timeouts: Timeouts) -> Backend:
+        """From its settings, and the time-outs of those that have none of their own."""
         key = settings.api_key.get_secret_value() if settings.api_key else None
-        return cls(settings.name, base_url(settings.url), f"Bearer {key}" if key else None)
+        own = settings.timeouts
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=own.connect_s or timeouts.connect_s, sock_read=own.read_s or timeouts.read_s
+        )
+        return cls(settings.name, base_url(settings.url), f"Bearer {key}" if key else None, timeout)
 
 
 class Upstream:
     """Sends requests to backends. Made inside a running event loop; ``close`` ends it."""
 
-    def __init__(self, timeouts: Timeouts) -> None:
+    def __init__(self, keepalive_s: float) -> None:
         self._session = aiohttp.ClientSession(
-            connector=_FreshConnector(limit=0, keepalive_timeout=timeouts.keepalive_s),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect_s, sock_read=timeouts.read_s),
+            connector=_FreshConnector(limit=0, keepalive_timeout=keepalive_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             max_line_size=_HEADER_BYTES,
@@ -81,7 +86,12 @@ class Upstream:
             body = _slices(body)
         try:
             return await self._session.request(
-                method, URL(url, encoded=True), headers=fields, data=body, allow_redirects=False
+                method,
+                URL(url, encoded=True),
+                headers=fields,
+                data=body,
+                allow_redirects=False,
+                timeout=backend.timeout,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _answer_for(error, backend.name) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import socket
+from contextlib import ExitStack
 
 import pytest
 
@@ -73,6 +74,42 @@ def test_a_silent_backend_is_a_504(backend: Backend) -> None:
     with running_proxy(backend.url, timeouts__read_s=0.2) as proxy:
         answer = ask(proxy.port, body=chat("hi"))
         assert (answer.status, answer.error["code"]) == (504, "backend_timeout")
+
+
+def test_a_backend_may_have_time_outs_of_its_own() -> None:
+    """One that answers slowly is waited for while another is given up early; what is not given is as for all."""
+
+    async def slow(request: Received, wire: Wire) -> None:
+        await asyncio.sleep(0.6)
+        await wire.answer(b"{}")
+
+    own = {"patient": {"read_s": 10}, "hurried": {"read_s": 0.1}, "usual": {"connect_s": 3}}
+    with running_backend(slow) as backend:
+        backends = [
+            {"name": name, "url": backend.url, "models": [name], "timeouts": timeouts} for name, timeouts in own.items()
+        ]
+        with running_proxy("", backend=None, backends=backends, timeouts__read_s=0.2) as proxy:
+            statuses = {name: ask(proxy.port, body=chat("hi", model=name)).status for name in own}
+    assert statuses == {"patient": 200, "hurried": 504, "usual": 504}
+
+
+def test_a_backend_may_have_little_time_to_connect() -> None:
+    """A backend that takes no connection is given up after its own time, and the next one answers."""
+    with ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):  # nobody accepts them, and the queue is full then
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        spare = stack.enter_context(running_backend())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}/v1"
+        backends = [
+            {"name": "full", "url": url, "timeouts": {"connect_s": 0.2}},
+            {"name": "spare", "url": spare.url},
+        ]
+        proxy = stack.enter_context(running_proxy("", backend=None, backends=backends, timeouts__connect_s=60))
+        assert ask(proxy.port, body=chat("hi")).status == 200
+        assert len(spare.requests) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])

@@ -52,6 +52,11 @@ def test_the_commented_file_holds_the_defaults() -> None:
         ({}, {"GUARD_MOED": "off"}, ["moed", "did you mean mode"]),
         ({}, {"GUARD_GATE__RUNTIME": "tensorflow"}, ["gate.runtime", "'onnx'", "'vllm'"]),
         ({"backend": "localhost:11434"}, {}, ["backends.0.url", "http://"]),
+        (
+            {"backends": '[{"url": "http://a", "timeouts": {"reed_s": 1}}]', "backend": None},
+            {},
+            ["backends.0.timeouts.reed_s", "did you mean read_s", "allowed here: connect_s, read_s"],
+        ),
         ({"config": "/nowhere/guard.yaml"}, {}, ["config", "/nowhere/guard.yaml"]),
     ],
 )
