@@ -38,7 +38,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default 1)")
     parser.add_argument("--parallel", type=int, default=1, help="requests at once (default 1)")
     parser.add_argument("--context", type=int, default=4096, help="tokens of context for each request at once")
-    parser.add_argument("--f16", action="store_true", help="dequantise to F16 first: slower, better answers")
+    parser.add_argument("--f16", action="store_true", help="dequantise to F16 first (needs gguf)")
     return parser.parse_args()
 
 
@@ -56,9 +56,12 @@ def _packaged_model() -> Path:
 
 def _dequantised(source: Path) -> Path:
     """A copy with F16 weights, made once in the temporary folder."""
+    try:
+        from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
+        from gguf.quants import dequantize
+    except ImportError:
+        sys.exit("local_backend: --f16 needs one more package: pip install gguf")
     import numpy as np
-    from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
-    from gguf.quants import dequantize
 
     target = Path(tempfile.gettempdir()) / f"{source.stem}-f16.gguf"
     if target.exists():
