@@ -68,8 +68,8 @@ def _threads(material: Material) -> bool:
 MIXTURE: tuple[Ingredient, ...] = (
     # turns that were labelled
     _labelled(10, "real"),
-    _labelled(14, "authored"),
-    _labelled(18, "alternatives"),
+    _labelled(16, "authored"),
+    _labelled(26, "alternatives"),
     # refinements
     _natural(8, "qa"),
     _natural(9, "chat"),
