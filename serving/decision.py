@@ -24,6 +24,7 @@ PIN_HEADER = b"x-guard-pin"
 MITIGATE_HEADER = b"x-guard-mitigate"
 _INLINE_MESSAGES, _INLINE_BYTES = 200, 32 * 1024
 """Above these even a remembered verdict takes long enough to hold up other requests."""
+_WARN_EVERY_S = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -153,6 +154,7 @@ class Decider:
         self._budget_s = budget_s
         self._backlog = backlog
         self._pending = 0
+        self._quiet_until = 0.0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="guard-gate")
 
     @property
@@ -190,10 +192,19 @@ class Decider:
         try:
             return future.result(), ""
         except ScoringError as error:
+            self._warn(error)
             return None, error.reason
         except Exception as error:  # noqa: BLE001 - a defect of the guard must not cost the user an answer
             log_defect(logger, "the guard failed", error)
             return None, "error"
+
+    def _warn(self, error: ScoringError) -> None:
+        """Say why the gate fails, once in a while: every request is marked and counted anyway."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _WARN_EVERY_S
+            why = {"fields": {"why": str(error)}}
+            logger.warning("the gate gives no answer; requests go through unguarded", extra=why)
 
     def _done(self, future: asyncio.Future[Verdict]) -> None:
         self._pending -= 1

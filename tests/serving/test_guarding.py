@@ -133,6 +133,19 @@ def test_a_gate_that_fails_costs_no_answer(backend: Backend, error: Exception, r
         wait_until(lambda: proxy.metric("guard_bypasses_total", {"reason": reason}) == 1)
 
 
+def test_why_a_gate_fails_is_in_the_log_once_in_a_while(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    """The operator reads what is wrong, and not once a request."""
+
+    def fail(query: GateQuery) -> float:
+        raise ScoringError("unavailable", "connection refused")
+
+    with running_proxy(backend.url, Guard(CallableScorer(fail), WordRelevance(), NoCache())) as proxy:
+        for _ in range(3):
+            ask(proxy.port, body=chat(*PIVOT))
+    found = [record.fields for record in caplog.records if record.name == "serving.decision"]  # type: ignore[attr-defined]
+    assert found == [{"why": "connection refused"}]
+
+
 def test_too_many_waiting_decisions_are_not_added_to(backend: Backend) -> None:
     """When decisions pile up, further requests go through at once."""
     release = threading.Event()

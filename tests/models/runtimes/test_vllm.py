@@ -62,8 +62,8 @@ def test_an_odd_answer_is_a_scoring_error(answer: dict[str, Any]) -> None:
 
 
 def test_a_server_that_is_down_is_a_scoring_error() -> None:
-    """A refused connection leaves the turn unscored."""
-    with pytest.raises(ScoringError):
+    """A refused connection leaves the turn unscored, and says which setting leads nowhere."""
+    with pytest.raises(ScoringError, match=r"gate\.url.*refused"):
         VllmRuntime(ARTIFACT, "http://127.0.0.1:9").logits([("h", "t")])
 
 
