@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import tarfile
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-import aiohttp
-
-from eval.datasets.registry import DATASETS, DataSet, RemoteFile, dataset
-from eval.errors import DataError
-from eval.records import file_digest
+from eval.datasets.registry import DATASETS, DataSet, dataset
+from eval.download import fetch, pins
 from eval.report import print_table
 from eval.session_sets import add_session_arguments, session_sets, sources_of
 from eval.sessions import write_sessions
 
 NAME = "data"
 HELP = "list and fetch data sets, write session files"
-CHUNK = 1 << 20
-TIMEOUT_S = 3600
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -31,7 +26,12 @@ def configure(parser: ArgumentParser) -> None:
     get.add_argument("name", choices=[one.name for one in DATASETS if one.files])
     get.add_argument("--to", type=Path, default=Path("data"), help="folder that gets them (default data)")
     get.add_argument(
-        "--sha256", nargs="+", default=[], metavar="HEX", help="digests of the files, in order, where none is pinned"
+        "--sha256", nargs="+", default=[], metavar="HEX", help="digests of the files without a pinned one, in order"
+    )
+    get.add_argument(
+        "--trust-first",
+        action="store_true",
+        help="fetch files of which no digest is known; what comes is recorded, and later fetches are held to it",
     )
     sessions = commands.add_parser("sessions", help="cut sessions and write them as session files")
     add_session_arguments(sessions)
@@ -44,37 +44,21 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-async def fetch(remote: RemoteFile, folder: Path, sha256: str) -> Path:
-    """Fetch a file into ``folder``, unless it is there with the right digest.
+async def get(known: DataSet, folder: Path, given: Sequence[str], *, trust_first: bool) -> list[tuple[str, str, str]]:
+    """Fetch and unpack a data set's files; returns name, digest, and whence the digest is known, of each.
 
     Raises:
-        DataError: it cannot be fetched, or its digest is another one; nothing of it stays.
+        DataError: a file's digest is unknown or another one, or it cannot be fetched.
     """
-    target = folder / remote.name
-    if target.exists() and file_digest(target) == sha256:
-        return target
-    part = target.with_name(target.name + ".part")
-    try:
-        found = await _download(remote.url, part)
-        if found != sha256:
-            raise DataError(f"{remote.url}: its SHA-256 is {found}, not {sha256}; the file was not kept")
-        part.replace(target)
-    except aiohttp.ClientError as error:
-        raise DataError(f"{remote.url}: {error}") from None
-    finally:
-        part.unlink(missing_ok=True)
-    return target
-
-
-async def _download(url: str, part: Path) -> str:
-    digest = hashlib.sha256()
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    with part.open("wb") as output:
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, raise_for_status=True) as answer:
-            async for chunk in answer.content.iter_chunked(CHUNK):
-                digest.update(chunk)
-                output.write(chunk)
-    return digest.hexdigest()
+    held_to = pins(known, folder, given, trust_first=trust_first)
+    rows = []
+    for file, pin in zip(known.files, held_to, strict=True):
+        digest = await fetch(file, folder, pin)
+        if file.name.endswith(".tar.gz"):
+            with tarfile.open(folder / file.name) as archive:
+                archive.extractall(folder, filter="data")
+        rows.append((file.name, digest, pin.origin))
+    return rows
 
 
 def _list(_: Namespace) -> None:
@@ -85,37 +69,18 @@ def _list(_: Namespace) -> None:
             one.licence,
             one.kind or "-",
             "\n".join(file.url for file in one.files) or "normalised files",
+            "\n".join("pinned" if file.sha256 else "none known" for file in one.files) or "-",
         )
         for one in DATASETS
     ]
-    print_table("Data sets", ("name", "title", "licence of the texts", "kind", "from"), rows)
+    print_table("Data sets", ("name", "title", "licence of the texts", "kind", "from", "digest"), rows)
 
 
 def _get(arguments: Namespace) -> None:
     known = dataset(arguments.name)
     folder: Path = arguments.to / known.name
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = []
-    for file, digest in zip(known.files, _digests(known, arguments.sha256), strict=True):
-        target = asyncio.run(fetch(file, folder, digest))
-        if target.name.endswith(".tar.gz"):
-            with tarfile.open(target) as archive:
-                archive.extractall(folder, filter="data")
-        rows.append((target.name, digest))
-    print_table(f"{known.title}, licence of the texts: {known.licence}", ("file", "sha256"), rows)
-
-
-def _digests(known: DataSet, given: list[str]) -> list[str]:
-    pinned = [file.sha256 for file in known.files]
-    if None not in pinned:
-        return [digest for digest in pinned if digest is not None]
-    if len(given) != len(known.files):
-        names = ", ".join(file.name for file in known.files)
-        raise DataError(
-            f"no digest of {names} is pinned here, because none could be checked: "
-            "give --sha256 with one for each file, from a source that you trust"
-        )
-    return [digest.lower() for digest in given]
+    rows = asyncio.run(get(known, folder, arguments.sha256, trust_first=arguments.trust_first))
+    print_table(f"{known.title}, licence of the texts: {known.licence}", ("file", "sha256", "digest"), rows)
 
 
 def _sessions(arguments: Namespace) -> None:

@@ -38,18 +38,15 @@ class _Line(_Dialogue):
 
 
 def load(path: Path) -> list[Conversation]:
-    """Conversations of one session file, or of all session files below a folder.
+    """Conversations of one session file.
 
     Raises:
-        FormatError: a line is not in this format, or the folder has no session file.
+        FormatError: a line is not in this format.
     """
-    files = sorted(path.glob("**/session_*/*.txt")) if path.is_dir() else [path]
-    if not files:
-        raise FormatError(f"{path}: no session_K/*.txt below this folder")
-    return [one for file in files for one in _file(file)]
+    return list(_conversations(path))
 
 
-def _file(path: Path) -> Iterator[Conversation]:
+def _conversations(path: Path) -> Iterator[Conversation]:
     session = path.parent.name
     with path.open(encoding="utf-8") as stream:
         for number, text in enumerate(stream, start=1):
@@ -59,7 +56,7 @@ def _file(path: Path) -> Iterator[Conversation]:
                 first = error.errors()[0]
                 where = ".".join(map(str, first["loc"]))
                 raise FormatError(f"{path}:{number}: {where}: {first['msg']}") from None
-            name = f"{path.stem}:{line.metadata.initial_data_id}"
+            name = line.metadata.initial_data_id
             if session == "session_2" and line.previous_dialogs:
                 yield from _conversation(f"{name}:session_1", line.previous_dialogs[0])
             yield from _conversation(f"{name}:{session}", line)

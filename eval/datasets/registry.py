@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eval.datasets import coqa, msc, normalised, topiocqa
 from eval.datasets.source import Conversation
-from eval.errors import DataError
+from eval.errors import DataError, FormatError
 from eval.records import file_digest
 
 Loader = Callable[[Path], list[Conversation]]
@@ -17,7 +17,7 @@ Loader = Callable[[Path], list[Conversation]]
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file to fetch; without a digest the user must bring one, nothing is trusted unseen."""
+    """A file to fetch; without a digest the user brings one or says that the first fetch is to be trusted."""
 
     url: str
     sha256: str | None = None
@@ -26,6 +26,11 @@ class RemoteFile:
     def name(self) -> str:
         """Name of the file on disk."""
         return self.url.rsplit("/", 1)[-1]
+
+    @property
+    def host(self) -> str:
+        """Who sends it."""
+        return self.url.split("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,9 @@ class DataSet:
         name: as used on the command line; parts of it are ``name_part``.
         title: as printed in reports.
         licence: of the texts, as their publisher states it.
-        official: loader of the publisher's own files, if they are read.
+        official: loader of the publisher's own files, if they are read; it takes one of them.
         files: where the publisher has them.
+        patterns: which files of a folder belong to it; all of them are pooled.
         kind: ``qa`` or ``chit-chat``, where a finding of the paper speaks of it.
         scores_answers: whether the assistant's texts are reference answers that an answer can be scored against.
     """
@@ -47,6 +53,7 @@ class DataSet:
     licence: str
     official: Loader | None = None
     files: tuple[RemoteFile, ...] = ()
+    patterns: tuple[str, ...] = ("*.json", "*.jsonl", "*.jsonl.gz")
     kind: str = ""
     scores_answers: bool = False
 
@@ -71,10 +78,11 @@ DATASETS = (
         (
             RemoteFile(
                 "http://parl.ai/downloads/msc/msc_v0.1.tar.gz",
-                # The digest that ParlAI's own build script checks.
+                # Digests of MSC and CoQA are those that ParlAI's build scripts check.
                 "e640e37cf4317cd09fc02a4cd57ef130a185f23635f4003b0cee341ffcb45e60",
             ),
         ),
+        patterns=("**/session_*/*.txt",),
         kind="chit-chat",
     ),
     DataSet(
@@ -82,7 +90,14 @@ DATASETS = (
         "CoQA",
         "mixed by source of the passages",
         coqa.load,
-        (RemoteFile(f"{_STANFORD}/coqa-train-v1.0.json"), RemoteFile(f"{_STANFORD}/coqa-dev-v1.0.json")),
+        (
+            RemoteFile(
+                f"{_STANFORD}/coqa-train-v1.0.json", "b0fdb2bc1bd38dd3ca2ce5fa2ac3e02c6288ac914f241ac409a655ffb6619fa6"
+            ),
+            RemoteFile(
+                f"{_STANFORD}/coqa-dev-v1.0.json", "dfa367a9733ce53222918d0231d9b3bedc2b8ee831a2845f62dfc70701f2540a"
+            ),
+        ),
         kind="qa",
         scores_answers=True,
     ),
@@ -123,7 +138,7 @@ def dataset(name: str) -> DataSet:
 
 
 def load_source(name: str, path: Path) -> Source:
-    """Load a data set from a file, or from a folder of official files.
+    """Load a data set from a file, or all its files in a folder.
 
     Raises:
         DataError: there is nothing at ``path``, or nothing in it.
@@ -132,25 +147,39 @@ def load_source(name: str, path: Path) -> Source:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; `guard-eval data list` says where {name} comes from")
     known = dataset(name)
-    conversations = known.official(path) if known.official and _is_official(path) else normalised.load(path, name)
+    files = _files(known, path)
+    conversations = [one for file in files for one in _conversations(known, file, pooled=path.is_dir())]
     if not conversations:
         raise DataError(f"{path}: no conversation in it")
-    return Source(known, path, source_digest(path), tuple(conversations))
+    return Source(known, path, _digest(path, files), tuple(conversations))
 
 
-def source_digest(path: Path) -> str:
-    """SHA-256 of a file; of names and digests of all files for a folder."""
+def _files(known: DataSet, path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    files = sorted(file for pattern in known.patterns for file in path.glob(pattern))
+    if not files:
+        raise FormatError(f"{path}: no {' or '.join(known.patterns)} in this folder")
+    return files
+
+
+def _conversations(known: DataSet, file: Path, *, pooled: bool) -> list[Conversation]:
+    """Those of one file; splits count their conversations alike, so pooled ones are told apart by the file's name."""
+    official = known.official if _is_official(file) else None
+    loaded = official(file) if official else normalised.load(file, known.name)
+    return [replace(one, id=f"{file.stem}:{one.id}") for one in loaded] if pooled else loaded
+
+
+def _digest(path: Path, files: Sequence[Path]) -> str:
+    """SHA-256 of a file; of names and digests of the files that were read for a folder."""
     if path.is_file():
         return file_digest(path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
     listing = "".join(f"{file.relative_to(path)} {file_digest(file)}\n" for file in files)
     return hashlib.sha256(listing.encode()).hexdigest()
 
 
 def _is_official(path: Path) -> bool:
     """Normalised files name a ``dataset`` or have ``turns`` in their first line; official ones do not."""
-    if path.is_dir():
-        return True
     with path.open("rb") as stream:
         start = stream.read(2)
     if start == b"\x1f\x8b":
