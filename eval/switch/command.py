@@ -28,7 +28,7 @@ from eval.switch.episodes import Benchmark, Episode
 from eval.switch.multi_if import load_multi_if
 from eval.switch.outcome import Outcome, evaluate, fitted_risk
 from eval.switch.protocol import CachedReplies, Plan, SwitchRecord, play
-from eval.switch.report import decomposition_table, matrix_table, paths_table, report
+from eval.switch.report import decomposition_table, matrix_table, nothing_measured, paths_table, report
 from eval.switch.statistics import REPLICATES
 
 NAME = "switch-matrix"
@@ -40,6 +40,7 @@ REPORT_HTML = "report.html"
 
 LOADERS: dict[str, Callable[[Path, int | None], Benchmark]] = {
     "multi-if": lambda path, turns: _uncut(load_multi_if(path), turns),
+    "multi-if-instructions": lambda path, turns: _uncut(load_multi_if(path, by_instruction=True), turns),
     "coqa": load_coqa,
     "mtrag-un": load_mtrag_un,
 }
@@ -88,6 +89,8 @@ def run(arguments: Namespace) -> int:
     _complete_card(card, config, arguments, plan, records)
     _write(arguments.out, benchmark, outcome, records, card, keep_card=arguments.report_only)
     _print(outcome)
+    if note := nothing_measured(outcome):
+        sys.stdout.write(f"{note}\n")
     return 0
 
 
@@ -248,7 +251,9 @@ def _write(
     (folder / REPORT).write_text(markdown(written), encoding="utf-8")
     (folder / REPORT_HTML).write_text(html(written), encoding="utf-8")
     risk = fitted_risk(outcome.baseline.matrix, f"{benchmark.name}, {benchmark.metric}")
-    if risk is not None:
+    if risk is None:
+        (folder / RISK).unlink(missing_ok=True)
+    else:
         tree = risk.to_dict() | {"episodes": len(outcome.episodes), "created": card.created, "commit": card.commit}
         (folder / RISK).write_text(json.dumps(tree, indent=2) + "\n", encoding="utf-8")
     if not keep_card:

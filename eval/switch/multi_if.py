@@ -1,7 +1,9 @@
 """Multi-IF, English part: three turns whose checkable instructions add up (He et al. 2024, arXiv 2410.15553).
 
-Strict success of the last turn: the last answer satisfies every instruction given so far. The checkers are those of
-IFEval (Zhou et al. 2023) as the package ``if-verifiable`` carries them (extra ``switch``, Apache-2.0, no torch).
+Strict success of the last turn: the last answer satisfies every instruction given so far. Models that hardly ever do
+that can be told apart by the benchmark's other strict metric, the share of instructions that the answer satisfies. The
+checkers are those of IFEval (Zhou et al. 2023) as the package ``if-verifiable`` carries them (extra ``switch``,
+Apache-2.0, no torch).
 
 One episode, shortened::
 
@@ -67,21 +69,38 @@ class StrictSuccess:
         return [bool(result.strict_pass) for result in results] or [False] * len(names)
 
 
-def load_multi_if(path: Path) -> Benchmark:
-    """The episodes of a Multi-IF file that have at least two turns."""
-    episodes = [_episode(record) for record in read_records(path)]
-    return Benchmark(
-        "Multi-IF (English)", "strict success", "", tuple(episode for episode in episodes if len(episode.users) >= 2)
-    )
+@dataclass(frozen=True, slots=True)
+class InstructionShare:
+    """The share of instructions that an answer satisfies, each judged as for strict success."""
+
+    strict: StrictSuccess
+
+    def __call__(self, answer: str) -> float:
+        if not answer.strip():
+            return 0.0
+        satisfied = self.strict.satisfied(answer)
+        return sum(satisfied) / len(satisfied)
 
 
-def _episode(record: dict[str, Any]) -> Episode:
+def load_multi_if(path: Path, *, by_instruction: bool = False) -> Benchmark:
+    """The episodes of a Multi-IF file that have at least two turns.
+
+    Args:
+        path: the file.
+        by_instruction: score the share of instructions instead of strict success.
+    """
+    episodes = [_episode(record, by_instruction) for record in read_records(path)]
+    metric = "share of instructions satisfied, strict," if by_instruction else "strict success"
+    return Benchmark("Multi-IF (English)", metric, "", tuple(one for one in episodes if len(one.users) >= 2))
+
+
+def _episode(record: dict[str, Any], by_instruction: bool) -> Episode:
     users = [turn for turn in record["turns"] if turn["role"] == "user"]
     last = users[-1]
     instructions = tuple(zip(last["instruction_id_list"], last["kwargs"], strict=True))
-    return Episode(
-        str(record["id"]), None, tuple(turn["text"] for turn in users), StrictSuccess(instructions, last["text"])
-    )
+    strict = StrictSuccess(instructions, last["text"])
+    score = InstructionShare(strict) if by_instruction else strict
+    return Episode(str(record["id"]), None, tuple(turn["text"] for turn in users), score)
 
 
 def _checkers() -> tuple[Any, dict[str, Any]]:

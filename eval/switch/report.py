@@ -60,6 +60,17 @@ def paths_table(outcome: Outcome) -> ReportTable:
     return ReportTable(f"change of score against {outcome.baseline.path}", header, tuple(rows))
 
 
+def nothing_measured(outcome: Outcome) -> str:
+    """A warning where every answer of the baseline got one score; empty where they differ."""
+    score = outcome.baseline.matrix.constant
+    if score is None:
+        return ""
+    return (
+        f"Every last answer scored {score:.{DIGITS}f}: the benchmark is too hard or too easy for these models. Effects "
+        "and intervals of 0 are no finding here, and there is nothing to decompose."
+    )
+
+
 def _setting(benchmark: Benchmark, outcome: Outcome, records: Sequence[SwitchRecord], notes: Sequence[str]) -> Section:
     capped = sum(record.finish_reason == "length" for record in records)
     failed = sum(bool(record.error) for record in records)
@@ -68,6 +79,7 @@ def _setting(benchmark: Benchmark, outcome: Outcome, records: Sequence[SwitchRec
         f"Episodes: {len(outcome.episodes)} complete, {len(outcome.incomplete)} incomplete and not counted.",
         f"Last answers: {len(records)}, of which {capped} were cut off by the token limit and {failed} failed.",
         *([f"Deviation: {benchmark.notes}."] if benchmark.notes else []),
+        *([note] if (note := nothing_measured(outcome)) else []),
         *notes,
     ]
     return Section("What was run", "\n".join(f"- {fact}" for fact in facts))

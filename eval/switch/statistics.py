@@ -60,7 +60,8 @@ class Matrix:
         scores: mean score of each cell.
         own: score of each model on its own prefix, with interval: the diagonal.
         effects: Delta of each cell off the diagonal, by (prefix, suffix).
-        decomposition: None with fewer than three models.
+        decomposition: None with fewer than three models, and where all scores are one.
+        constant: the score of every answer where they have only one; then nothing was measured.
     """
 
     models: tuple[str, ...]
@@ -69,6 +70,7 @@ class Matrix:
     own: dict[str, Estimate]
     effects: dict[tuple[str, str], Estimate]
     decomposition: Decomposition | None
+    constant: float | None = None
 
 
 def switch_effects(scores: FloatArray) -> FloatArray:
@@ -95,6 +97,8 @@ def analyse(
     drawn = effects.reshape(count * count, episodes) @ weights
     own = np.einsum("bbe->be", scores)
     own_drawn = own @ weights
+    constant = float(scores.flat[0]) if np.ptp(scores) == 0 else None
+    fits = count >= FEWEST_MODELS and constant is None
     return Matrix(
         models=tuple(models),
         episodes=episodes,
@@ -106,7 +110,8 @@ def analyse(
             for j, b in enumerate(models)
             if i != j
         },
-        decomposition=_decompose(delta, drawn, models, episodes) if count >= FEWEST_MODELS else None,
+        decomposition=_decompose(delta, drawn, models, episodes) if fits else None,
+        constant=constant,
     )
 
 

@@ -79,6 +79,19 @@ def test_effects_come_out(tmp_path: Path) -> None:
     )
 
 
+def test_a_benchmark_that_nobody_passes_is_said_to_measure_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where every answer has one score, zeros are no finding: the report says so, and no risk file claims otherwise."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "risk.json").write_text("{}")
+    with chat_server(lambda _: "zzz") as server:
+        assert main(arguments(tmp_path, server.url)) == 0
+    assert "Every last answer scored 0.000" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "Every last answer scored 0.000" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "risk.json").exists()
+
+
 def test_prefix_is_written_once_and_the_suffix_has_its_own_instructions(tmp_path: Path) -> None:
     """An episode costs K (L - 1) + K K calls, and the last turn is asked under the suffix model's system prompt."""
     with chat_server(copycat) as server:

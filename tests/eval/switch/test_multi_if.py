@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.switch.multi_if import StrictSuccess, load_multi_if
+from eval.switch.multi_if import InstructionShare, StrictSuccess, load_multi_if
 from guard.errors import SettingsError
 
 pytest.importorskip("if_verifiable", reason="needs the switch extra")
@@ -20,6 +20,13 @@ def test_strict_success_needs_every_instruction() -> None:
     assert score("two young boys with horns in a street, what are they doing?") == 1.0
     assert score("two boys, what are they doing?") == 0.0
     assert score.satisfied("two boys, what are they doing?") == [True, True, False]
+
+
+def test_the_share_of_instructions_counts_each() -> None:
+    """Two of three are two thirds; an empty answer has none."""
+    score = InstructionShare(StrictSuccess((LOWER, END, LONG), ""))
+    assert score("two boys, what are they doing?") == pytest.approx(2 / 3)
+    assert score(" ") == 0.0
 
 
 def test_empty_answers_fail() -> None:
@@ -65,6 +72,8 @@ def test_episodes_use_the_last_turns_instructions(tmp_path: Path) -> None:
     assert episode.users == ("one", "two")
     assert episode.score("hm, what are they doing?") == 1.0
     assert episode.score("hm") == 0.0
+    (episode,) = load_multi_if(path, by_instruction=True).episodes
+    assert episode.score("this is all in lower case and ends otherwise") == 0.5
 
 
 @pytest.mark.skipif("GUARD_DATA_DIR" not in os.environ, reason="needs the benchmark data")
