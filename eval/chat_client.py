@@ -132,16 +132,30 @@ class ReplayCache:
         self._connection.close()
 
 
+class Pace:
+    """Spaces the starts of requests by a rate a minute; the clients of one server share one."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._seconds = 60 / per_minute if per_minute else 0.0
+        self._next_start = 0.0
+
+    async def wait(self) -> None:
+        """Wait for the next start that the rate allows."""
+        start = max(self._next_start, monotonic())
+        self._next_start = start + self._seconds
+        await asyncio.sleep(start - monotonic())
+
+
 class ChatClient:
     """Asks one endpoint; identical requests in flight are sent once. Use as an async context manager."""
 
-    def __init__(self, endpoint: Endpoint, cache: ReplayCache | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, cache: ReplayCache | None = None, pace: Pace | None = None) -> None:
         self.endpoint = endpoint
         self.calls = {"sent": 0, "replayed": 0, "retried": 0}
         self._cache = cache
         self._pending: dict[str, asyncio.Task[ChatReply]] = {}
         self._slots = asyncio.Semaphore(endpoint.concurrency)
-        self._next_start = 0.0
+        self._pace = Pace(endpoint.per_minute) if pace is None else pace
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -183,27 +197,19 @@ class ChatClient:
     async def _ask(self, request: ChatRequest, digest: str) -> ChatReply:
         async with self._slots:
             for attempt in range(self.endpoint.retries + 1):
-                await self._pace()
+                await self._pace.wait()
                 try:
                     reply = await self._send(request)
                 except _RetryableError as failure:
                     if attempt == self.endpoint.retries:
                         raise BackendError(f"gave up after {attempt + 1} attempts: {failure}") from None
                     self.calls["retried"] += 1
-                    await asyncio.sleep(_pause(attempt, failure.retry_after, digest))
+                    await asyncio.sleep(pause(attempt, failure.retry_after, digest))
                 else:
                     if self._cache is not None:
                         self._cache.put(digest, reply)
                     return reply
         raise AssertionError("unreachable: the loop returns or raises")
-
-    async def _pace(self) -> None:
-        """Wait for the next start that the rate limit allows."""
-        if self.endpoint.per_minute is None:
-            return
-        start = max(self._next_start, monotonic())
-        self._next_start = start + 60 / self.endpoint.per_minute
-        await asyncio.sleep(start - monotonic())
 
     async def _send(self, request: ChatRequest) -> ChatReply:
         if self._session is None:
@@ -218,6 +224,17 @@ class ChatClient:
                 return await _read(response, started)
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             raise _RetryableError(f"{type(error).__name__}: {error}") from None
+
+
+def pause(attempt: int, retry_after: float | None, digest: str) -> float:
+    """Seconds before the next attempt, ``attempt`` counted from 0: what the server asked for, or twice the last pause.
+
+    Spread by the request's digest, so that waiting requests do not come back at once.
+    """
+    if retry_after is not None:
+        return min(retry_after, LONGEST_PAUSE_S)
+    spread = 0.5 + int(digest[:4], 16) / 0xFFFF
+    return min(FIRST_PAUSE_S * 2.0**attempt * spread, LONGEST_PAUSE_S)
 
 
 class _RetryableError(Exception):
@@ -312,11 +329,3 @@ async def _refusal(response: aiohttp.ClientResponse) -> Exception:
     with contextlib.suppress(ValueError):
         after = float(response.headers.get("Retry-After", ""))
     return _RetryableError(message, after)
-
-
-def _pause(attempt: int, retry_after: float | None, digest: str) -> float:
-    """Exponential back-off, spread by the request's digest so that waiting requests do not come back at once."""
-    if retry_after is not None:
-        return min(retry_after, LONGEST_PAUSE_S)
-    spread = 0.5 + int(digest[:4], 16) / 0xFFFF
-    return min(FIRST_PAUSE_S * 2.0**attempt * spread, LONGEST_PAUSE_S)

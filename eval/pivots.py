@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 from eval.backend_options import add_backend_arguments, endpoint
-from eval.chat_client import ChatClient, Endpoint, ReplayCache
+from eval.chat_client import ChatClient, Endpoint, Pace, ReplayCache
 from eval.errors import DataError
 from eval.gate import LoadedGate, add_gate_arguments, load_gate
 from eval.model_paths import Asker, ModelPath, Plan, Task, Turn, turns_of
@@ -130,9 +130,10 @@ async def model_records(
         cache = stack.enter_context(closing(ReplayCache(arguments.cache)))
         progress = stack.enter_context(Progress("chat models", sum(len(turns) for _, turns in asked)))
         clients = {}
+        pace = Pace(arguments.rate)
         for path in paths:
             target = await stack.enter_async_context(_endpoint(path, arguments))
-            clients[path] = await stack.enter_async_context(ChatClient(target, cache))
+            clients[path] = await stack.enter_async_context(ChatClient(target, cache, pace))
         askers = {path: Asker(client, progress) for path, client in clients.items()}
         for plan, turns in asked:
             records += await askers[plan.path].ask(plan, turns)

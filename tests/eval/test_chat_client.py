@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.chat_client import ChatClient, ChatRequest, Endpoint, ReplayCache
+from eval.chat_client import LONGEST_PAUSE_S, ChatClient, ChatRequest, Endpoint, Pace, ReplayCache, pause
 from eval.errors import BackendError
 from tests.backend import Backend, Received, Script, Wire, stream_events
 
@@ -173,16 +173,29 @@ async def test_no_more_than_asked_for_run_at_once() -> None:
 
 
 async def test_requests_are_paced() -> None:
-    """A rate limit spaces the starts of requests."""
+    """A rate limit spaces the starts of requests, of all clients that share it."""
     starts: list[float] = []
 
     async def script(request: Received, wire: Wire) -> None:
         starts.append(asyncio.get_running_loop().time())
         await _hello(request, wire)
 
-    async with served(script) as backend, ChatClient(Endpoint(backend.url, per_minute=1200)) as client:
-        await asyncio.gather(*(client.complete(ChatRequest("m", REQUEST.messages, repeat=n)) for n in range(4)))
-    assert max(starts) - min(starts) >= 0.14
+    async with served(script) as backend:
+        endpoint, pace = Endpoint(backend.url), Pace(1200)
+        async with ChatClient(endpoint, None, pace) as one, ChatClient(endpoint, None, pace) as other:
+            asked = (ChatRequest("m", REQUEST.messages, repeat=n) for n in range(4))
+            await asyncio.gather(*(client.complete(next(asked)) for client in (one, other, one, other)))
+    assert max(starts) - begun >= 0.14
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    """Without word from the server the pause doubles, apart for each request; a server's word counts, up to a bound."""
+    first = [pause(attempt, None, REQUEST.digest) for attempt in range(12)]
+    assert 0.25 <= first[0] <= 0.75
+    assert first[1:4] == [2 * first[0], 4 * first[0], 8 * first[0]]
+    assert first[-1] == LONGEST_PAUSE_S
+    assert pause(0, None, "ffff") == 3 * pause(0, None, "0000")
+    assert (pause(5, 2.0, REQUEST.digest), pause(0, 3600.0, REQUEST.digest)) == (2.0, LONGEST_PAUSE_S)
 
 
 def test_prompt_tokens_are_estimated() -> None:
