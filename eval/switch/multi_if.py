@@ -90,7 +90,7 @@ def load_multi_if(path: Path, *, by_instruction: bool = False) -> Benchmark:
         by_instruction: score the share of instructions instead of strict success.
     """
     episodes = [_episode(record, by_instruction) for record in read_records(path)]
-    metric = "share of instructions satisfied, strict," if by_instruction else "strict success"
+    metric = "share of instructions satisfied" if by_instruction else "strict success"
     return Benchmark("Multi-IF (English)", metric, "", tuple(one for one in episodes if len(one.users) >= 2))
 
 
