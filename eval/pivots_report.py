@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from eval import plots
+from eval.compare import clear, comparison_tables
 from eval.findings import findings
 from eval.groups import Key, Run, load_run, repeat_deviation
 from eval.intervals import Estimate, FloatArray, difference, estimate, resample
@@ -63,10 +64,18 @@ def build(runs: Sequence[Run], draws: int) -> Report:
     """The report of one run, or of several side by side."""
     sections = [
         Section("Results", _legend(), tuple(table for run in runs for table in main_tables(run, runs, draws))),
+        *_comparison(runs, draws),
         *(section for run in runs for section in _details(run, runs, draws) if section.tables or section.figures),
         Section("Definitions", tables=(_definitions(),)),
     ]
     return Report("Pivot benchmark: " + ", ".join(run.name for run in runs), tuple(sections))
+
+
+def _comparison(runs: Sequence[Run], draws: int) -> Iterator[Section]:
+    names = {"joint": tuple(dict.fromkeys((*MAIN, *PAIRED["joint"]))), "answer": PAIRED["answer"]}
+    tables = tuple(comparison_tables(runs, names, draws))
+    if tables:
+        yield Section("Runs compared", "Paired by session where the runs share their sessions.", tables)
 
 
 def main_tables(run: Run, runs: Sequence[Run], draws: int) -> Iterator[ReportTable]:
@@ -131,10 +140,8 @@ def paired_tables(run: Run, draws: int) -> Iterator[ReportTable]:
         for name in PAIRED[key.task]:
             of_left, of_right = left.statistic(name), right.statistic(name)
             change = estimate(difference(of_left, of_right), weights)
-            clear = "-" if change.interval is None else "yes" if change.excludes(0) else "no"
-            rows.append(
-                (name, cell(estimate(of_right, weights)), cell(estimate(of_left, weights)), cell(change), clear)
-            )
+            sides = (cell(estimate(one, weights)) for one in (of_right, of_left))
+            rows.append((name, *sides, cell(change), clear(change)))
         caption = f"{run.title(key.source)} {key.variant.upper()}, {key.model}, {key.task} task"
         yield ReportTable(caption, ("figure", "unguarded", "guarded", "difference", "excludes 0"), tuple(rows))
 

@@ -12,7 +12,7 @@ from eval.findings import findings, verdict
 from eval.groups import load_run, repeat_deviation
 from eval.intervals import Estimate
 from eval.pivots_report import build, write_reports
-from eval.records import CARD, RECORDS, RunCard, TurnRecord, write_card, write_records
+from eval.records import CARD, RECORDS, RunCard, TurnRecord, read_card, write_card, write_records
 from eval.report import Report, ReportTable, Section, html, markdown
 from eval.v3 import by_pivot_turn, slope_estimate
 from eval.verify import Check, ExpectedFigure, Verdict, checked, read_expected
@@ -123,8 +123,31 @@ def test_texts_are_escaped() -> None:
 def test_runs_stand_side_by_side(folder: Path) -> None:
     """Several runs share a report, each table with its run's name."""
     titles = [section.title for section in build([load_run(folder), load_run(folder)], 20).sections]
-    assert titles[0] == "Results"
-    assert sum(folder.name in title for title in titles) == len(titles) - 2
+    assert titles[:2] == ["Results", "Runs compared"]
+    assert sum(folder.name in title for title in titles) == len(titles) - 3
+
+
+def _better(folder: Path, digest: str) -> Path:
+    """A run in which the gate finds every pivot, on sessions of that digest."""
+    other = folder / "better"
+    other.mkdir()
+    card = read_card(folder)
+    card.sessions = [{"source": "topiocqa", "variant": "v1", "digest": digest}]
+    write_records(other / RECORDS, _turns("gate", "topiocqa", "v1", 1.0))
+    write_card(other, card)
+    return other
+
+
+@pytest.mark.parametrize(("digest", "paired"), [("d1", True), ("d2", False)])
+def test_runs_are_compared_row_by_row(folder: Path, digest: str, paired: bool) -> None:
+    """What two runs share stands in one row with the difference: by session where the sessions are the same."""
+    runs = [load_run(folder), load_run(_better(folder, digest))]
+    (table,) = build(runs, 200).sections[1].tables
+    assert table.header == ("figure", folder.name, "better", "last - first", "excludes 0")
+    assert ("not paired" in table.caption) is not paired
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert [value.split(" ")[0] for value in rows["recall_pivot"][:3]] == ["0.900", "1.000", "0.100"]
+    assert rows["false_reset"][2:] == ("0.000 [0.000, 0.000]", "no")
 
 
 def test_findings_are_judged_by_their_intervals(folder: Path) -> None:
