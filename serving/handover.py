@@ -32,7 +32,7 @@ from guard.signed import family_of
 from serving.authors import UNKNOWN, Authorship
 from serving.decision import Decision
 from serving.headers import Header
-from serving.mitigations import Edit, Handed, mitigate
+from serving.mitigations import OF_ITEMS, Edit, Handed, mitigate
 from serving.routing import Target
 from serving.wire import ChatBody
 
@@ -119,7 +119,7 @@ class Handover:
         if self.chat is None or self.conversation is None or self.decision.mode is not Mode.ENFORCE:
             return plain
         foreign = frozenset(p for p, author in self._authors(model).items() if author.model != model)
-        names = [name for name in self.mitigations if self.chat.field == "messages"]
+        names = [name for name in self.mitigations if self.chat.field == "messages" or name in OF_ITEMS]
         if not names or not foreign.intersection(plain.kept):
             return plain
         kept, pin, element = plain.kept, self.pin, self.chat.element

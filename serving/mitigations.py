@@ -8,6 +8,8 @@ With every policy off a request is forwarded as the guard's two stages left it, 
     mark      puts a line before each answer of another model that says so.
     strip     takes out reasoning that another provider signed, which the next provider would refuse.
 
+Items of the Responses API are not messages: of the policies only ``strip`` knows them.
+
 ``drop`` cuts the prompt that the backend may have cached; ``restate`` and ``mark`` change messages of it.
 """
 
@@ -23,6 +25,8 @@ from guard.conversation import Conversation
 from guard.signed import without_foreign
 
 NAMES = ("drop", "restate", "mark", "strip")
+OF_ITEMS = frozenset({"strip"})
+"""Policies that can edit the items of the Responses API too."""
 MARK = "[The following answer was written by another assistant.]\n"
 RESTATEMENT = "\n\nMy earlier requests in this conversation still apply:\n"
 MOST_RESTATED = 4000
@@ -75,7 +79,9 @@ def mitigate(handed: Handed, names: Collection[str]) -> Edit:
             changed = change(handed, kept, messages)
             messages |= changed
             applied += [name] if changed else []
-    return Edit(kept, {p: msgspec.json.encode(message) for p, message in messages.items()}, tuple(applied))
+    # Of a Responses item that was nothing but signed reasoning nothing is left.
+    kept = tuple(p for p in kept if messages.get(p) != {})
+    return Edit(kept, {p: msgspec.json.encode(messages[p]) for p in kept if p in messages}, tuple(applied))
 
 
 Messages = dict[int, dict[str, Any]]

@@ -483,6 +483,21 @@ def test_foreign_signed_reasoning_is_recognised_and_stripped(tmp_path: Path) -> 
     assert (row["signed"], row["mitigations"]) == ("anthropic", "strip")
 
 
+def test_foreign_reasoning_items_are_stripped(tmp_path: Path) -> None:
+    """Encrypted reasoning in the items of the Responses API goes whole, its call stays; no other policy acts."""
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAsecret"}
+    call = {"type": "function_call", "call_id": "c", "name": "pick", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "red"}
+    items = [{"role": "user", "content": "red apples"}, reasoning, call, output]
+    with shop(tmp_path, handoff__mitigations=["strip", "mark"]) as it:
+        body = json.dumps({"model": "b", "input": items}).encode()
+        answer = ask(it.proxy.port, path="/v1/responses", body=body)
+        assert answer.headers["x-guard-handoff"] == "client; from=none; to=b; foreign=0; mitigated=strip"
+        assert json.loads(it.b.last.body)["input"] == [items[0], call, output]
+        (row,) = it.rows(1)
+    assert (row["mitigations"], row["cleared"]) == ("strip", True)
+
+
 def test_odd_model_names_do_no_harm(tmp_path: Path) -> None:
     """A name with line ends or other scripts cannot break out of a header or the log."""
     with (
