@@ -166,9 +166,18 @@ def test_unknown_items_are_the_backends_to_judge(backend: Backend, proxy: Proxy,
     assert (answer.headers["x-guard-status"], backend.last.body) == ("bypassed:unreadable", sent)
 
 
-@pytest.mark.parametrize("sent", [body("hi"), body([user("hi")]), body([user("hi")], previous_response_id=None)])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        body("hi"),
+        body([user("hi")]),
+        body([user("hi")], previous_response_id=None),
+        body([output("a")]),
+        body([output("a"), user("hi")]),
+    ],
+)
 def test_without_history_nothing_changes(backend: Backend, proxy: Proxy, sent: bytes) -> None:
-    """A first turn goes upstream byte for byte, as text or as an item; null means not set."""
+    """A first turn goes upstream byte for byte, as text or as items, odd ones too; null means not set."""
     backend.script = accept
     answer = ask(proxy.port, path="/v1/responses", body=sent)
     assert (answer.headers["x-guard-status"], backend.last.body) == ("unchanged", sent)

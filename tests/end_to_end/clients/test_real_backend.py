@@ -1,7 +1,8 @@
 """The official client through the proxy to a real model server.
 
 By default that is llama.cpp's, started here with a small model. ``BACKEND_URL`` and ``BACKEND_MODEL`` name another one
-(vLLM, llama-cpp-python, Ollama); ``scripts/test_backend`` starts some of them.
+(vLLM, llama-cpp-python, Ollama), ``BACKEND_KEY`` its key; ``scripts/test_backend`` starts some of them. What a server
+refuses without the proxy too is skipped.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -27,6 +29,7 @@ from tests.servers import running_proxy
 pytestmark = pytest.mark.backend
 
 SCRIPT = Path(__file__).parents[3] / "scripts/local_backend.py"
+KEY = os.environ.get("BACKEND_KEY", "k")
 CLIENT = f"openai-python {version('openai')} with {os.environ.get('BACKEND_NAME', 'llama.cpp')}"
 OLD = "Cats purr when they are happy. " * 8
 PIVOT: list[Any] = [
@@ -69,9 +72,33 @@ def client(server: Server) -> Iterator[OpenAI]:
     """The official client, in front of a proxy in front of the server."""
     with (
         running_proxy(server.url, gate__budget_ms=60_000) as proxy,
-        OpenAI(base_url=f"{proxy.url}/v1", api_key="k", max_retries=0, timeout=300) as made,
+        OpenAI(base_url=f"{proxy.url}/v1", api_key=KEY, max_retries=0, timeout=300) as made,
     ):
         yield made
+
+
+@pytest.fixture(scope="module")
+def direct(server: Server) -> Iterator[OpenAI]:
+    """The official client in front of the server itself."""
+    with OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=300) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def responses(client: OpenAI, direct: OpenAI, server: Server) -> OpenAI:
+    """``client``, where the server speaks the Responses API."""
+    with offered("the Responses API"):
+        direct.responses.create(model=server.model, input="hi", max_output_tokens=1)
+    return client
+
+
+@contextmanager
+def offered(what: str) -> Iterator[None]:
+    """Skip the test if the server itself refuses what is asked of it in here."""
+    try:
+        yield
+    except openai.APIStatusError as error:
+        pytest.skip(f"the server itself refuses {what} with {error.status_code}")
 
 
 @pytest.mark.client(CLIENT, "completion")
@@ -84,18 +111,21 @@ def test_a_completion_comes_back(client: OpenAI, server: Server) -> None:
 
 
 @pytest.mark.client(CLIENT, "streaming")
-def test_a_stream_comes_back(client: OpenAI, server: Server) -> None:
-    """A real server's stream is understood to its last event."""
-    stream = client.chat.completions.create(
-        model=server.model,
-        messages=PIVOT[:1],
-        max_tokens=4,
-        stream=True,
-        stream_options={"include_usage": True},
-    )
-    chunks = list(stream)
-    assert any(chunk.choices and chunk.choices[0].delta.content for chunk in chunks)
-    assert chunks[-1].usage is not None
+def test_a_stream_comes_back(client: OpenAI, direct: OpenAI, server: Server) -> None:
+    """A real server's stream is understood to its last event, the usage too where the server gives it."""
+    ends = []
+    for asked in (client, direct):
+        stream = asked.chat.completions.create(
+            model=server.model,
+            messages=PIVOT[:1],
+            max_tokens=4,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        chunks = list(stream)
+        assert any(chunk.choices and chunk.choices[0].delta.content for chunk in chunks)
+        ends.append(chunks[-1].usage is None)
+    assert ends[0] == ends[1]
 
 
 class Answer(BaseModel):
@@ -105,11 +135,12 @@ class Answer(BaseModel):
 
 
 @pytest.mark.client(CLIENT, "structured output")
-def test_a_schema_is_obeyed(client: OpenAI, server: Server) -> None:
+def test_a_schema_is_obeyed(client: OpenAI, direct: OpenAI, server: Server) -> None:
     """A schema reaches the server, whose grammar obeys it."""
-    answer = client.chat.completions.parse(
-        model=server.model, messages=PIVOT[:1], response_format=Answer, max_tokens=64, temperature=0
-    )
+    request: Any = {"model": server.model, "messages": PIVOT[:1], "response_format": Answer, "temperature": 0}
+    with offered("a schema"):
+        direct.chat.completions.parse(**request, max_tokens=64)
+    answer = client.chat.completions.parse(**request, max_tokens=64)
     assert isinstance(answer.choices[0].message.parsed, Answer)
 
 
@@ -135,44 +166,54 @@ def test_the_servers_own_error_comes_back(client: OpenAI, server: Server) -> Non
 
 
 @pytest.mark.client(CLIENT, "responses")
-def test_a_response_to_a_text_comes_back(client: OpenAI, server: Server) -> None:
+def test_a_response_to_a_text_comes_back(responses: OpenAI, server: Server) -> None:
     """The Responses API answers a text."""
-    answer = client.responses.create(model=server.model, input="hi", max_output_tokens=4)
+    answer = responses.responses.create(model=server.model, input="hi", max_output_tokens=4)
     assert answer.output_text
     assert answer.usage is not None
 
 
+ANSWERED: Any = {"role": "assistant", "content": [{"type": "output_text", "text": OLD}], "type": "message"}
+CALLED: list[Any] = [
+    {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "a cat"},
+]
+
+
 @pytest.mark.client(CLIENT, "responses")
-def test_a_response_to_items_is_guarded(client: OpenAI, server: Server) -> None:
-    """A call, its output and old messages among the items go with their topic; the server counts fewer tokens."""
-    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
-    output = {"type": "function_call_output", "call_id": "c1", "output": "a cat"}
-    said = {"role": "assistant", "content": [{"type": "output_text", "text": OLD}], "type": "message"}
-    items: Any = [PIVOT[0], call, output, said, PIVOT[2]]
+@pytest.mark.parametrize(
+    "items",
+    [[PIVOT[0], ANSWERED, PIVOT[2]], [PIVOT[0], *CALLED, ANSWERED, PIVOT[2]]],
+    ids=["messages", "a call and its output"],
+)
+def test_a_response_to_items_is_guarded(responses: OpenAI, direct: OpenAI, server: Server, items: Any) -> None:  # noqa: ANN401
+    """What is among the items goes with its topic; the server counts fewer tokens."""
+    with offered("these items"):  # the chat templates of some models know no calls
+        direct.responses.create(model=server.model, input=items, max_output_tokens=1)
     counts = []
     for mode in ("enforce", "off"):
-        raw = client.responses.with_raw_response.create(
+        raw = responses.responses.with_raw_response.create(
             model=server.model, input=items, max_output_tokens=1, extra_headers={"x-guard-mode": mode}
         )
         counts.append(json.loads(raw.text)["usage"]["input_tokens"])
         if mode == "enforce":
-            assert (raw.headers["x-guard-kept"], raw.headers["x-guard-dropped"]) == ("1", "4")
+            assert (raw.headers["x-guard-kept"], raw.headers["x-guard-dropped"]) == ("1", str(len(items) - 1))
     assert counts[0] < counts[1] - 40
 
 
 @pytest.mark.client(CLIENT, "responses")
-def test_events_of_a_response_come_back(client: OpenAI, server: Server) -> None:
+def test_events_of_a_response_come_back(responses: OpenAI, server: Server) -> None:
     """The typed events of a streamed response are understood, from the first to the last."""
-    stream = client.responses.create(model=server.model, input="hi", max_output_tokens=4, stream=True)
+    stream = responses.responses.create(model=server.model, input="hi", max_output_tokens=4, stream=True)
     kinds = [event.type for event in stream]
     assert kinds[0] == "response.created"
     assert "response.output_text.delta" in kinds
-    assert kinds[-1] == "response.completed"
+    assert kinds[-1] in ("response.completed", "response.incomplete")
 
 
 @pytest.mark.client(CLIENT, "responses")
-def test_a_history_at_the_server_is_not_guarded(client: OpenAI, server: Server) -> None:
+def test_a_history_at_the_server_is_not_guarded(responses: OpenAI, server: Server) -> None:
     """A request that continues a stored response is the server's to answer, and is marked."""
     with pytest.raises(openai.APIStatusError) as caught:
-        client.responses.create(model=server.model, input="hi", previous_response_id="resp_none")
+        responses.responses.create(model=server.model, input="hi", previous_response_id="resp_none")
     assert caught.value.response.headers["x-guard-status"] == "bypassed:server_history"
