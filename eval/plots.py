@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from eval.intervals import Estimate, FloatArray
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#7a5195", "#00798c", "#8c564b", "#555555")
 """Told apart in grey and by readers who do not see red and green alike; line styles and hatches help."""
 STYLES = ("-", "--", ":", "-.")
+LEGEND_INCHES = 3
 HATCHES = ("", "//", "..", "xx")
 
 
@@ -42,6 +44,7 @@ def lines(panels: Sequence[tuple[str, Sequence[Series]]], abscissae: Sequence[fl
             _line(axes, row, abscissae, index)
         _finish(axes, title, x_title)
         axes.set_xticks(list(abscissae))
+    _legend(figure)
     return _svg(figure)
 
 
@@ -68,6 +71,7 @@ def bars(groups: Sequence[str], rows: Sequence[Series], y_title: str) -> str:
         )
     axes.set_xticks(range(len(groups)), groups)
     _finish(axes, y_title, "")
+    _legend(figure)
     return _svg(figure)
 
 
@@ -79,6 +83,7 @@ def curves(rows: Sequence[tuple[str, FloatArray, FloatArray]], x_title: str, y_t
         axes.plot(x, y, STYLES[index % len(STYLES)], color=COLOURS[index % len(COLOURS)], label=label)
     axes.set_xlim(0, 1.02)
     _finish(axes, y_title, x_title)
+    _legend(figure)
     return _svg(figure)
 
 
@@ -116,8 +121,23 @@ def _finish(axes: Axes, title: str, x_title: str) -> None:
     axes.set_xlabel(x_title)
     axes.set_ylim(0, 1.05)
     axes.grid(visible=True, alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, frameon=False)
+
+
+def _legend(figure: Figure) -> None:
+    """One legend for all panels, below them: inside it would lie on bars and lines."""
+    labelled: dict[str, Artist] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        labelled |= dict(zip(labels, handles, strict=True))
+    if labelled:
+        figure.legend(
+            handles=list(labelled.values()),
+            labels=list(labelled),
+            loc="outside lower center",
+            ncols=max(1, int(figure.get_figwidth() // LEGEND_INCHES)),
+            fontsize=8,
+            frameon=False,
+        )
 
 
 def _figure(panels: int, width: float) -> Figure:

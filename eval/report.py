@@ -82,6 +82,8 @@ def markdown(report: Report) -> str:
         lines += ["", f"## {section.title}"]
         if section.text:
             lines += ["", section.text]
+        for figure in section.figures:
+            lines += ["", f"(Plot in report.html: {figure.caption})"]
         for table in section.tables:
             lines += ["", *_markdown_table(table)]
     return "\n".join(lines) + "\n"

@@ -97,6 +97,7 @@ def test_the_report_states_known_facts(folder: Path) -> None:
     assert _row(text, "TopiOCQA V1, m, joint task", "answer_f1")[2:] == ["0.400 [0.400, 0.400]", "yes"]
     assert "| personachat | PersonaChat | not stated for the texts |" in text
     assert "violation 7" in text
+    assert text.count("(Plot in report.html: ") == 3
     assert "MSC" not in text
 
 
