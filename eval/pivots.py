@@ -55,7 +55,9 @@ def configure(parser: ArgumentParser) -> None:
     paths.add_argument("--paths", nargs="+", choices=PATHS, default=["gate"])
     paths.add_argument("--model", action="append", default=[], help="chat model at the server; may be repeated")
     paths.add_argument("--reasoning", action="append", default=[], metavar="MODEL", help="a model that reasons first")
-    paths.add_argument("--model-sessions", type=int, help="only the first N sessions of each set for chat models")
+    paths.add_argument(
+        "--model-sessions", type=int, help="chat models get the first N sessions of each set only, in V3 of each P"
+    )
     paths.add_argument("--repeats", type=int, default=2, help="runs of each chat model (default 2)")
     paths.add_argument("--answers", action="store_true", help="also ask plainly, where answers can be scored")
     paths.add_argument("--structured", action="store_true", help="constrain decoding to the joint answer's schema")
@@ -171,7 +173,7 @@ def batches(
     """The turns of each task, a few sessions at a time."""
     tasks = {plan.task for model in arguments.model for plan in plans(gate, policy, arguments, model)}
     for one in sets:
-        sessions = one.sessions[: arguments.model_sessions]
+        sessions = one.first(arguments.model_sessions)
         for begin in range(0, len(sessions), arguments.concurrency):
             few = sessions[begin : begin + arguments.concurrency]
             yield {task: list(turns_of(gate, policy, task, few, one.source, one.variant)) for task in tasks}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +25,19 @@ class SessionSet:
     source: str
     variant: str
     sessions: tuple[Session, ...]
+
+    def first(self, number: int | None) -> list[Session]:
+        """The first ``number`` sessions, or of each P where P varies (V3); all of them for None."""
+        if number is None:
+            return list(self.sessions)
+        taken: Counter[int | None] = Counter()
+        first = []
+        for session in self.sessions:
+            kind = session.pivot_turn if self.variant == "v3" else None
+            taken[kind] += 1
+            if taken[kind] <= number:
+                first.append(session)
+        return first
 
     def facts(self) -> dict[str, object]:
         """What the run card says of it."""

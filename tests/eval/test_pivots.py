@@ -198,6 +198,15 @@ def test_the_path_that_begins_alternates(data: str) -> None:
     assert [plan.path for plan, _ in asked] == ["unguarded", "guarded", "guarded", "unguarded", "unguarded", "guarded"]
 
 
+def test_fewer_sessions_for_models_still_hold_every_p(data: str) -> None:
+    """--model-sessions takes as many of V3 at each P, so that its figures against P stay."""
+    arguments = pivots_arguments("--data", data, "--sessions", "4", "--pivot-turns", "2", "4")
+    sets = {one.variant: one for source in sources_of(arguments) for one in session_sets(source, arguments)}
+    assert [session.pivot_turn for session in sets["v3"].first(2)] == [2, 2, 4, 4]
+    assert sets["v1"].first(2) == list(sets["v1"].sessions[:2])
+    assert sets["v1"].first(None) == list(sets["v1"].sessions)
+
+
 def test_several_models_in_one_run(tmp_path: Path, data: str) -> None:
     """Each model has its own rows."""
     words = ("--data", data, *ONCE, "--model", "n", "--paths", "unguarded")
