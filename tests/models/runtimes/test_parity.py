@@ -1,6 +1,9 @@
 """The runtimes agree on an artifact that holds both kinds of weights.
 
 torch and a vLLM server run the same float16 weights, in float32 where they compute; onnxruntime runs their int8 export.
+
+The test against vLLM is opt-in (``pytest -m optin``): it starts a server with the Python that ``VLLM_PYTHON`` names, by
+default this one, or asks the one that runs at ``VLLM_URL``.
 """
 
 from __future__ import annotations
@@ -24,13 +27,18 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("onnx")
 
-from models.artifact import Artifact, Manifest
+from guard.conversation import Conversation, Message, Utterance
+from guard.policy import Policy
+from models.artifact import Artifact, Manifest, load_artifact
+from models.build import GateSettings, build_guard
 from models.runtimes.onnx import OnnxRuntime
 from models.runtimes.runtime import Pair
 from models.runtimes.torch import TorchRuntime
+from models.runtimes.vllm import VllmRuntime
 from models.training.batches import spec_of
 from models.training.export import export
 from models.training.network import load_network, load_tokenizer
+from models.window import Window
 from tests.models.training import tiny
 
 pytestmark = pytest.mark.torch
@@ -41,11 +49,30 @@ BATCHED = 1e-4
 INT8 = 0.05
 """torch and onnxruntime: mean difference, as a part of the spread of the logits."""
 
-SERVED = 0.02
-"""torch and a vLLM server."""
+SERVED = 0.01
+"""torch and a vLLM server, greatest difference of two logits."""
 
 START = 600
 """Seconds that a vLLM server may take to start on a busy machine."""
+
+TURNS = (
+    "how do I sort a list in Python?",
+    "and how long do they sleep in winter?",
+    "thanks",
+    "Übersetze das bitte ins Deutsche: naïve café, 3,5 % … “fine”",
+    "def f(x):\n    return {k: v[0] for k, v in x.items()}  # why does this fail?",
+    "write me a poem about the sea " * 12,
+)
+SAID = (
+    "How long do cats sleep in a day?",
+    "Cats sleep twelve to sixteen hours a day, most of it in short naps; kittens and old cats sleep more.",
+    "is that different for lions",
+    "Lions rest up to twenty hours. They hunt at night, and a large meal lasts them for days. " * 4,
+    "Plan three days in Rome for two people who like ruins.",
+    "1. Forum and Colosseum\n2. Ostia Antica\n3. Via Appia by bicycle",
+    "make day two cheaper",
+    "Take the regional train, bring your own lunch, and skip the guided tour.",
+)
 
 WORDS = ("cat", "boat", "rice", "moon", "tax", "drum", "code", "tree")
 
@@ -88,19 +115,68 @@ def test_an_answer_does_not_depend_on_its_batch(artifact: Artifact) -> None:
     assert torch_logits(artifact, pairs())[:6] == pytest.approx(alone, abs=BATCHED)
 
 
-@pytest.mark.optin
-def test_a_vllm_server_and_torch_agree(artifact: Artifact) -> None:
-    """A vLLM pooling server on the artifact's folder answers like torch."""
-    pytest.importorskip("vllm")
-    from models.runtimes.vllm import VllmRuntime
+@pytest.fixture(scope="module")
+def shipped() -> Artifact:
+    """The artifact that users have."""
+    return load_artifact("shipped")
 
-    with vllm_server(artifact.folder) as url:
-        found = VllmRuntime(artifact, url).logits(pairs())
-    assert found == pytest.approx(torch_logits(artifact, pairs()), abs=SERVED)
+
+@pytest.fixture(scope="module")
+def served(shipped: Artifact) -> Iterator[str]:
+    """The URL of a vLLM server of it."""
+    if "VLLM_URL" in os.environ:
+        yield os.environ["VLLM_URL"]
+        return
+    python = os.environ.get("VLLM_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import vllm"], capture_output=True, check=False).returncode:
+        pytest.skip("vLLM is not installed; VLLM_PYTHON names a Python that has it")
+    with vllm_server(python, shipped.folder) as url:
+        yield url
+
+
+def windows(artifact: Artifact) -> list[Pair]:
+    """What a gate is asked: threads of any length up to a full window, in plain and in odd characters."""
+    window = Window(Tokenizer.from_file(str(artifact.file("tokenizer.json"))), artifact.manifest.window)
+    threads = [
+        tuple(said(number) for number in range(start, start + length)) for length in range(1, 9) for start in (0, 4)
+    ]
+    return [window.render(thread, turn) for thread in threads for turn in TURNS]
+
+
+def said(number: int) -> Utterance:
+    return Utterance("user" if number % 2 == 0 else "assistant", SAID[number % len(SAID)])
+
+
+@pytest.mark.optin
+def test_a_vllm_server_and_torch_agree(shipped: Artifact, served: str) -> None:
+    """A vLLM pooling server on the artifact's folder answers like torch, and both decide like the int8 export."""
+    asked = windows(shipped)
+    exact = np.array(torch_logits(shipped, asked))
+    found = np.array(VllmRuntime(shipped, served).logits(asked))
+    int8 = np.array(OnnxRuntime(shipped).logits(asked))
+    assert np.abs(found - exact).max() < SERVED
+    assert np.abs(found - int8).mean() < INT8 * np.ptp(exact)
+
+
+@pytest.mark.optin
+def test_a_vllm_server_answers_alone_as_in_company(shipped: Artifact, served: str) -> None:
+    """A decision does not depend on what is decided beside it."""
+    runtime = VllmRuntime(shipped, served)
+    asked = windows(shipped)[::6]
+    assert runtime.logits(asked) == pytest.approx([runtime.logits([pair])[0] for pair in asked], abs=SERVED)
+
+
+@pytest.mark.optin
+def test_a_pivot_is_decided_through_a_vllm_server(shipped: Artifact, served: str) -> None:
+    """The guard on a served gate drops an old topic, and keeps one that goes on."""
+    guard = build_guard(GateSettings(runtime="vllm", url=served))
+    old = [Message("user", SAID[0]), Message("assistant", SAID[1])]
+    pivot, refine = (guard.decide(Conversation.of([*old, Message("user", turn)]), Policy()) for turn in TURNS[:2])
+    assert (pivot.selection.kept, refine.selection.kept) == ((2,), (0, 1, 2))
 
 
 @contextmanager
-def vllm_server(folder: Path) -> Iterator[str]:
+def vllm_server(python: str, folder: Path) -> Iterator[str]:
     """Start ``vllm serve FOLDER --runner pooling`` and wait until it is healthy."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -108,7 +184,7 @@ def vllm_server(folder: Path) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     options = ["--runner", "pooling", "--dtype", "float32", "--enforce-eager", "--port", str(port)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    with subprocess.Popen([sys.executable, "-c", _VLLM, "serve", str(folder), *options], env=environment) as server:
+    with subprocess.Popen([python, "-c", _VLLM, "serve", str(folder), *options], env=environment) as server:
         try:
             _wait(url + "/health", server)
             yield url
