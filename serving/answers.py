@@ -49,7 +49,7 @@ class AnswerReader:
         try:
             data = self._inflater.decompress(chunk, LONGEST + 1) if self._inflater else chunk
             self._take(data)
-        except zlib.error:
+        except (zlib.error, RecursionError, OverflowError):
             self._give_up()
 
     def messages(self) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from guard.authorship import Author, author_of, fingerprint, keys_of
 from guard.conversation import INSTRUCTION_ROLES, Conversation
-from guard.errors import StoreError
+from guard.errors import StoreError, UnreadableChat
 from guard.ports import AuthorshipLedger
 from guard.signed import signers
 from serving.answers import AnswerReader
@@ -60,7 +60,11 @@ class Attribution:
         self._observe = observe
 
     async def of(self, chat: ChatBody, conversation: Conversation) -> Authorship:
-        """Authors and signers of the assistant messages."""
+        """Authors and signers of the assistant messages.
+
+        Raises:
+            UnreadableChat: a message holds what the guard does not parse.
+        """
         if not any(message.role == "assistant" for message in conversation.messages):
             return UNKNOWN
         if len(conversation.messages) <= _INLINE_MESSAGES:
@@ -78,7 +82,10 @@ class Attribution:
             return
         before = _last_asked(conversation)
         for message in reader.messages():
-            said = fingerprint(message)
+            try:
+                said = fingerprint(message)
+            except (RecursionError, ValueError):  # nested too deeply, or a number too long to write
+                continue
             if said is not None:
                 await self._ledger.record(keys_of(said, before), author)
 
@@ -106,7 +113,7 @@ def new_author(model: str, backend: str, requested: str) -> Author:
 def _read(
     chat: ChatBody, conversation: Conversation
 ) -> tuple[dict[int, tuple[bytes, bytes]], dict[int, frozenset[str]]]:
-    """Ledger keys and signers of the assistant messages, by position."""
+    """Ledger keys and signers of the assistant messages, by position; raises UnreadableChat."""
     keys: dict[int, tuple[bytes, bytes]] = {}
     signed: dict[int, frozenset[str]] = {}
     before = ""
@@ -115,12 +122,20 @@ def _read(
             before = before if message.role in INSTRUCTION_ROLES else message.text
             continue
         element = chat.element(position)
-        said = fingerprint(element)
+        said, families = _marks(element)
         if said is not None:
             keys[position] = keys_of(said, before)
-        if not _is_plain(element) and (families := signers(element)):
+        if families:
             signed[position] = families
     return keys, signed
+
+
+def _marks(element: dict[str, object]) -> tuple[bytes | None, frozenset[str]]:
+    """Fingerprint and signers of a message; raises UnreadableChat."""
+    try:
+        return fingerprint(element), frozenset() if _is_plain(element) else signers(element)
+    except (RecursionError, ValueError):  # as in an answer
+        raise UnreadableChat("a message is nested too deeply") from None
 
 
 def _is_plain(element: dict[str, object]) -> bool:

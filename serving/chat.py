@@ -58,8 +58,8 @@ class GuardedRoute:
         presence.watch()
         started = time.perf_counter()
         chat = await self._read(request, body)
-        record.decision = decision = await self._decide(chat, controls, record)
-        handover = await self._handover(body, chat, controls, decision, record)
+        record.decision = await self._decide(chat, controls, record)
+        handover = await self._handover(body, chat, controls, record.decision, record)
         targets = self.router.targets(record.model)
         if self.settings.routing.order == "risk":
             targets = self.router.available_first(handover.safest_first(targets))
@@ -70,10 +70,13 @@ class GuardedRoute:
         self, body: bytes, chat: ChatBody | None, controls: Controls, decision: Decision, record: RequestRecord
     ) -> Handover:
         """Who wrote what the request carries, and what may be done about it."""
-        conversation = record.conversation
+        conversation, authorship = record.conversation, UNKNOWN
         names = self.settings.handoff.mitigations if controls.mitigations is None else controls.mitigations
         pin = self.settings.policy.pin if controls.pin is None else controls.pin
-        authorship = await self.attribution.of(chat, conversation) if chat and conversation else UNKNOWN
+        try:
+            authorship = await self.attribution.of(chat, conversation) if chat and conversation else UNKNOWN
+        except UnreadableChat as error:  # what decisions read is fine, but nobody could say what is forwarded
+            record.decision = decision = Decision(decision.id, decision.mode, None, error.reason, decision.seconds)
         return Handover(body, chat, conversation, decision, record.model, authorship, self.risk, tuple(names), pin)
 
     async def _read(self, request: Request, body: bytes) -> ChatBody | None:

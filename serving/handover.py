@@ -15,6 +15,7 @@ from typing import Any
 
 from guard.authorship import Author
 from guard.conversation import Conversation
+from guard.errors import UnreadableChat
 from guard.handoff import (
     ModelHandoff,
     Prefix,
@@ -114,7 +115,7 @@ class Handover:
         return Prepared(body, body is not self.body, tuple(headers), event)
 
     def _edit(self, model: str) -> Edit:
-        """What mitigations make of the selection."""
+        """What mitigations make of the selection; nothing where they meet what they cannot write again."""
         plain = Edit(self.selection.kept)
         if self.chat is None or self.conversation is None or self.decision.mode is not Mode.ENFORCE:
             return plain
@@ -123,7 +124,10 @@ class Handover:
         if not names or not foreign.intersection(plain.kept):
             return plain
         kept, pin, element = plain.kept, self.pin, self.chat.element
-        return mitigate(Handed(self.conversation, kept, foreign, family_of(model), pin, element), names)
+        try:
+            return mitigate(Handed(self.conversation, kept, foreign, family_of(model), pin, element), names)
+        except (UnreadableChat, RecursionError, OverflowError):
+            return plain
 
     def _authors(self, model: str) -> Mapping[int, Author]:
         """Known authors, and for unknown ones the provider that signed them, unless ``model`` is of its family."""

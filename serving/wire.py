@@ -112,8 +112,15 @@ class ChatBody:
         return name in self._fields and bytes(self._fields[name]) != b"null"
 
     def element(self, position: int) -> dict[str, Any]:
-        """The message at ``position`` with everything that is in it."""
-        return _OBJECT.decode(self._messages[position])
+        """The message at ``position`` with everything that is in it.
+
+        Raises:
+            UnreadableChat: a part that decisions do not read is beyond the parser (depth, size of a number, encoding).
+        """
+        try:
+            return _OBJECT.decode(self._messages[position])
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            raise UnreadableChat("a message holds what the guard does not parse") from None
 
     def rebuild(
         self, kept: Sequence[int] | None, replaced: Mapping[int, bytes] | None = None, model: str | None = None

@@ -49,6 +49,11 @@ def fails(status: int) -> Script:
     return script
 
 
+async def answers(request: Received, wire: Wire) -> None:
+    """A backend that reads nothing of a request."""
+    await wire.answer(completion("apples"))
+
+
 async def breaks(request: Received, wire: Wire) -> None:
     """A backend that reads a request and goes away."""
     wire.cut()
@@ -446,6 +451,51 @@ def test_mitigations_edit_what_they_say(tmp_path: Path, policy: str, expected: l
     assert [message["content"] for message in sent] == expected
     assert row["mitigations"] == (None if policy == "none" else policy)
     assert row["cleared"] == (policy == "drop")
+
+
+ODD = {
+    "a number out of range": b"1e999",
+    "an endless number": b"9" * 5000,
+    "invalid UTF-8": b'"\xff"',
+    "deeply nested": b"[" * 900 + b"]" * 900,
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_what_cannot_be_read_again_is_forwarded_untouched(tmp_path: Path, odd: bytes) -> None:
+    """A value that only the backend can read costs the guarding of its request, or the edits, never the answer."""
+    text = b'[{"type":"text","text":"apples by a"},{"type":"x","x":%s}]' % odd
+    user = b'{"role":"user","content":"red apples"}'
+    answered, odd_answer = (b'{"role":"assistant","content":%s}' % one for one in (b'"apples by a"', text))
+    asked, odd_question = (b'{"role":"user","content":"more apples"%s}' % one for one in (b"", b',"x":' + odd))
+    with shop(tmp_path) as it:
+        it.b.script = answers
+        it.ask("red apples")
+        for messages, status in (
+            ((user, odd_answer, asked), "bypassed:unreadable"),
+            ((user, answered, odd_question), "unchanged"),
+        ):
+            for policy in ("none", "restate", "restate,mark"):
+                body = b'{"model":"b","messages":[%s]}' % b",".join(messages)
+                answer = ask(it.proxy.port, body=body, headers={"x-guard-mitigate": policy})
+                assert (answer.status, answer.headers["x-guard-status"]) == (200, status)
+                edited = "mitigated=" in answer.headers.get("x-guard-handoff", "")  # deep nesting can be written again
+                assert it.b.last.body == body or (edited and odd.startswith(b"[["))
+        assert it.proxy.metric("guard_bypasses_total", {"reason": "unreadable"}) == 3
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_an_answer_that_cannot_be_read_is_relayed(tmp_path: Path, odd: bytes) -> None:
+    """Its author stays unknown, and the client gets every byte."""
+    body = b'{"choices":[{"message":{"role":"assistant","content":[{"type":"x","x":%s}]}}]}' % odd
+
+    async def says_odd(request: Received, wire: Wire) -> None:
+        await wire.answer(body)
+
+    with shop(tmp_path) as it:
+        it.a.script = says_odd
+        assert it.ask("red apples").body == body
+        wait_until(lambda: it.proxy.metric("guard_responses_total", {"status": "2xx"}) == 1)
 
 
 def test_unknown_mitigations_are_refused(tmp_path: Path) -> None:
