@@ -26,8 +26,8 @@ _NOT_REQUESTED = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 """Written anew for the backend (host, length) or answered here (expect)."""
 OF_THE_BODY = frozenset({b"content-encoding", b"content-md5", b"digest", b"content-digest", b"repr-digest"})
 """Describe the body's bytes as they came in; of a shortened body they would be wrong."""
-CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
-"""Where clients of OpenAI, Azure and others put a key."""
+CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key"})
+"""Where clients of OpenAI, Azure, Anthropic and Google put a key."""
 
 
 def to_backend(headers: Iterable[Header], dropped: frozenset[bytes] = frozenset()) -> list[tuple[str, str]]:

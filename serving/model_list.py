@@ -18,7 +18,7 @@ from msgspec import Raw
 from serving.auth import ClientAuth
 from serving.client import Presence, Request, Send, read_body
 from serving.errors import ApiError, broken, silent
-from serving.headers import Header, to_client
+from serving.headers import CREDENTIALS, Header, to_client
 from serving.record import Attempt, RequestRecord
 from serving.routing import Router, Target
 from serving.upstream import Backend, Upstream
@@ -26,6 +26,10 @@ from serving.urls import join
 
 PATIENCE_S = 5.0
 """A backend that takes longer for its list is left out; clients wait about ten seconds for the whole."""
+LONGEST = 4 * 1024 * 1024
+"""Bytes of a list; a backend that sends more has none."""
+NO_LIST = "no_list"
+"""Logged of a backend that answered, and with something else."""
 _OF_ONE_BACKEND = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since", b"range"})
 """What a client asks of one answer's bytes makes no sense for a list that is put together."""
 
@@ -77,8 +81,7 @@ class ModelList:
         presence.watch()
         said = await asyncio.gather(*(self._ask(request, backend) for backend in self.router.backends))
         for backend, answer in zip(self.router.backends, said, strict=True):
-            result = str(answer.status) if isinstance(answer, _Answer) else answer.code or "error"
-            record.attempts.append(Attempt(backend.name, "", result))
+            record.attempts.append(Attempt(backend.name, "", _result(answer)))
         answers = [answer for answer in said if isinstance(answer, _Answer)]
         if not answers:
             raise next(error for error in said if isinstance(error, ApiError))
@@ -87,14 +90,15 @@ class ModelList:
         await send({"type": "http.response.body", "body": body})
 
     async def _ask(self, request: Request, backend: Backend) -> _Answer | ApiError:
-        headers = [header for header in request.headers if header[0] not in _OF_ONE_BACKEND]
+        left_out = _OF_ONE_BACKEND if self._may_have_the_clients_key(backend) else _OF_ONE_BACKEND | CREDENTIALS
+        headers = [header for header in request.headers if header[0] not in left_out]
         fields = self.auth.upstream_headers(headers, backend, "GET")
         try:
             async with asyncio.timeout(PATIENCE_S):
                 url = join(backend.base, request.path, request.query)
                 response = await self.upstream.send(backend, "GET", url, fields, None)
                 async with response:
-                    body = await response.read()
+                    body = await _read(response, backend)
         except TimeoutError:
             return silent(backend.name)
         except (aiohttp.ClientError, OSError):
@@ -103,6 +107,10 @@ class ModelList:
             return error
         models = read_models(body) if response.status == 200 else None
         return _Answer(backend, response.status, to_client(response.raw_headers), body, models)
+
+    def _may_have_the_clients_key(self, backend: Backend) -> bool:
+        """Whether it can be no other backend's: of several without a key of their own, nobody knows which it is for."""
+        return [one for one in self.router.backends if one.authorization is None] == [backend]
 
     def _merged(self, answers: Sequence[_Answer]) -> tuple[int, list[Header], bytes]:
         """Status, headers and body; without any list the first answer as it is, a refused key for instance."""
@@ -116,14 +124,32 @@ class ModelList:
         return 200, [*about, *allowed], body
 
 
+async def _read(response: aiohttp.ClientResponse, backend: Backend) -> bytes:
+    """The body; raises ApiError where it is too long."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > LONGEST:
+            message = f"Backend '{backend.name}' sent a list of over {LONGEST} bytes."
+            raise ApiError(502, message, type="backend_error", code=NO_LIST)
+    return bytes(body)
+
+
+def _result(answer: _Answer | ApiError) -> str:
+    if isinstance(answer, ApiError):
+        return answer.code or "error"
+    return NO_LIST if answer.status == 200 and answer.models is None else str(answer.status)
+
+
 def read_models(body: bytes) -> Models | None:
     """The entries of a backend's list by their id; None if it is no list.
 
     Most servers answer with an object, some with the bare list. An entry without an id is left out.
     """
     try:
+        body.decode()  # the parser does not look into what it passes on
         found = _LIST.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     models: dict[str, Raw] = {}
     for entry in found.data if isinstance(found, _List) else found:

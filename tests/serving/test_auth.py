@@ -16,7 +16,7 @@ def test_without_client_keys_the_clients_own_key_goes_upstream(backend: Backend)
         assert backend.last.header("authorization") == "Bearer client"
 
 
-@pytest.mark.parametrize("name", ["authorization", "api-key", "x-api-key"])
+@pytest.mark.parametrize("name", ["authorization", "api-key", "x-api-key", "x-goog-api-key"])
 def test_a_backends_key_replaces_the_clients(backend: Backend, name: str) -> None:
     """A configured key is the only credential that the backend sees, and no client sees it."""
     with running_proxy(backend.url, backend_key="sk-backend") as proxy:

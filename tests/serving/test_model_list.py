@@ -110,12 +110,29 @@ def test_aliases_are_listed_as_what_they_lead_to() -> None:
     ]
 
 
-@pytest.mark.parametrize("script", [refuses(500), refuses(401), lists(), stalls])
+async def endless(request: Received, wire: Wire) -> None:
+    await wire.begin_stream()
+    while wire.keep_open:
+        await wire.chunk(b" " * 2**20)
+
+
+async def odd(request: Received, wire: Wire) -> None:
+    await wire.answer(b'{"data":[{"id":"small","x":"\xff"}]}')
+
+
+async def deep(request: Received, wire: Wire) -> None:
+    await wire.answer(b'{"data":[{"id":"small","x":' + b"[" * 1000 + b"]" * 1000 + b"}]}")
+
+
+@pytest.mark.parametrize("script", [refuses(500), refuses(401), lists(), stalls, endless, odd, deep])
 def test_a_backend_without_a_list_costs_its_own_models_alone(script: Script) -> None:
     """Down, refusing or silent: the others' models are there, and so are those that the settings name."""
     quick = {"models": ["named", "gpt-*"], "timeouts": {"read_s": 0.2}}
     with pair((lists(*ONE), script), ({}, quick)) as it:
         assert it.ids() == ["named", "small", "shared"]
+        if script in (endless, odd):
+            labels = {"backend": "two", "result": "no_list"}
+            wait_until(lambda: it.proxy.metric("guard_attempts_total", labels) == 1)
 
 
 def test_a_backend_that_is_gone_is_left_out_and_noted() -> None:
@@ -170,6 +187,14 @@ def test_each_backend_gets_its_own_credentials() -> None:
             assert backend.last.header("if-none-match") is None
 
 
+def test_of_several_backends_without_a_key_none_gets_the_clients() -> None:
+    """Nobody knows which of them it is for, so the list is asked for without it."""
+    with pair(settings=({}, {})) as it:
+        for name in ("authorization", "api-key", "x-goog-api-key"):
+            assert ask(it.proxy.port, "GET", "/v1/models", headers={name: "client-key"}).status == 200
+            assert "client-key" not in str([it.one.last.headers, it.two.last.headers])
+
+
 def test_client_keys_are_asked_for_and_stay_here() -> None:
     """Where the proxy has keys of its own the list needs one, and no backend sees it."""
     with pair(auth__client_keys=["guard-key"]) as it:
@@ -220,6 +245,8 @@ def test_one_backends_list_passes_as_it_is() -> None:
         (b'{"data":null}', None),
         (b"<html>", None),
         (b"\xff", None),
+        (b'{"data":[{"id":"a","x":"\xff"}]}', None),
+        (b'{"data":' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
         (b"", None),
     ],
 )
