@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from guard.controller import Label
 
 ROLES = ("user", "assistant", "system")
 GZIP_MAGIC = b"\x1f\x8b"
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +99,21 @@ def read_objects(path: Path) -> Iterator[tuple[str, object]]:
     """Yield the JSON values of a JSON Lines file, gzip or plain, each with its place as ``file:line``.
 
     Raises:
-        FormatError: the file cannot be read, or a line is not JSON.
+        FormatError: the file cannot be read, or a line is not JSON or holds what is no text.
     """
     for number, line in enumerate(_lines(path), start=1):
         if line.strip():
             where = f"{path}:{number}"
             try:
                 value = json.loads(line)
+                if SURROGATE.search(line):
+                    json.dumps(value, ensure_ascii=False).encode()  # fails on a half of a pair, which is no text
+            except UnicodeEncodeError as error:
+                raise FormatError(f"{where}: a lone surrogate: {error.reason}") from None
             except ValueError as error:
                 raise FormatError(f"{where}: {error}") from None
+            except RecursionError:
+                raise FormatError(f"{where}: nested too deeply") from None
             yield where, value
 
 

@@ -48,7 +48,7 @@ def load(path: Path) -> list[Conversation]:
 
 def _conversations(path: Path) -> Iterator[Conversation]:
     session = path.parent.name
-    with path.open(encoding="utf-8") as stream:
+    with path.open("rb") as stream:
         for number, text in enumerate(stream, start=1):
             try:
                 line = _Line.model_validate_json(text)

@@ -184,5 +184,5 @@ def _is_official(path: Path) -> bool:
         start = stream.read(2)
     if start == b"\x1f\x8b":
         return False
-    with path.open(encoding="utf-8") as text:
+    with path.open(encoding="utf-8", errors="replace") as text:  # the loaders say where it is not UTF-8
         return '"turns"' not in text.readline()

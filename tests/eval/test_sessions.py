@@ -38,7 +38,7 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
     """A written file, gzip or plain, gives the same sessions."""
     sessions = [
         session("one", "U: hi", "A: hello", "R: naïve “quotes”\u2028", "P: else"),
-        session("two", "U: x", "S: y"),
+        session("two", "U: x", "S: \U0001f35e"),
     ]
     write_sessions(tmp_path / name, sessions)
     assert list(read_sessions(tmp_path / name)) == sessions
@@ -54,6 +54,9 @@ def test_gzip_is_told_by_content(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{", "Expecting"),
+        pytest.param("[" * 100_000 + "]" * 100_000, "nested too deeply", id="deep"),
+        ('{"id": "a", "turns": [{"role": "user", "text": "\\ud83d"}]}', "lone surrogate"),
+        ('{"id": "\\uDC00", "turns": [{"role": "user", "text": "x"}]}', "lone surrogate"),
         ("[]", "a session is a JSON object"),
         ('{"turns": [{"role": "user", "text": "x"}]}', "`id`"),
         ('{"id": "a"}', "`turns`"),
