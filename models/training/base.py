@@ -26,7 +26,13 @@ def find_base(source: str) -> Path:
     config = folder / "config.json"
     if not config.is_file() or not (folder / TOKENIZER_FILE).is_file():
         raise TrainingError(f"--base {source}: {folder} holds no config.json and {TOKENIZER_FILE}")
-    kind = json.loads(config.read_text("utf-8")).get("model_type")
+    try:
+        settings = json.loads(config.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TrainingError(f"--base {source}: {config} is no JSON ({error})") from None
+    kind = settings.get("model_type") if isinstance(settings, dict) else None
+    if kind is None:
+        raise TrainingError(f"--base {source}: {config} names no model_type; guard-train starts from BERT encoders")
     if kind != "bert":
         raise TrainingError(f"--base {source} is a {kind} model; guard-train starts from BERT encoders")
     return folder

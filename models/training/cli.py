@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -75,8 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="the artifact's folder; checkpoints go to OUT.training")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default 0)")
     parser.add_argument("--steps", type=_positive, help="batches of 48 samples (default 4500)")
-    parser.add_argument("--rate", type=float, help="peak learning rate (default 1.2e-4; to go on from a gate: 4e-5)")
-    parser.add_argument("--mined-steps", type=int, default=0, help="of a second round, on hard samples (default 0)")
+    parser.add_argument("--rate", type=_rate, help="peak learning rate (default 1.2e-4; to go on from a gate: 4e-5)")
+    parser.add_argument(
+        "--mined-steps", type=_natural, default=0, help="of a second round, on hard samples (default 0)"
+    )
     parser.add_argument(
         "--base",
         default=DEFAULT,
@@ -90,10 +93,13 @@ def _parser() -> argparse.ArgumentParser:
         "--sessions", type=_positive, default=120, help="sessions of a row that is measured (default 120)"
     )
     parser.add_argument(
-        "--false-resets", type=float, default=0.01, help="share of natural refinements that may be reset (default 0.01)"
+        "--false-resets",
+        type=_share,
+        default=0.01,
+        help="share of natural refinements that may be reset (default 0.01)",
     )
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: torch's choice)")
+    parser.add_argument("--threads", type=_natural, default=0, help="CPU threads (default: torch's choice)")
     parser.add_argument("--version", default="0", help="of the weights, for the manifest")
     return parser
 
@@ -102,6 +108,27 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("at least 1")
+    return value
+
+
+def _natural(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("at least 0")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("a number above 0")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError("from 0 to 1")
     return value
 
 

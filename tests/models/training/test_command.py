@@ -51,3 +51,29 @@ def test_a_base_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(TrainingError, match="gpt2"):
         find_base(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--rate", value) for value in ("0", "-1", "nan", "inf")),
+        *(("--false-resets", value) for value in ("2", "-1", "nan")),
+        ("--mined-steps", "-5"),
+        ("--threads", "-2"),
+        ("--steps", "0"),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such a number is an error of use, not a default or a training that cannot succeed."""
+    with pytest.raises(SystemExit):
+        main(["--data", "d", "--out", "o", f"{option}={value}"])
+    assert f"argument {option}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("config", [b"", b"[]", b"{}", b"{", b"\xff"])
+def test_a_broken_config_of_the_base_is_named(tmp_path: Path, config: bytes) -> None:
+    """A base whose config cannot be read is an error that names the file."""
+    (tmp_path / "config.json").write_bytes(config)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(TrainingError, match=r"config\.json"):
+        find_base(str(tmp_path))
