@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
+import zlib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from eval.arguments import output_folder
 from eval.datasets.registry import DATASETS, DataSet, dataset
 from eval.download import fetch, pins
+from eval.errors import DataError
 from eval.report import print_table
 from eval.session_sets import add_session_arguments, session_sets, sources_of
 from eval.sessions import write_sessions
@@ -48,17 +51,28 @@ async def get(known: DataSet, folder: Path, given: Sequence[str], *, trust_first
     """Fetch and unpack a data set's files; returns name, digest, and whence the digest is known, of each.
 
     Raises:
-        DataError: a file's digest is unknown or another one, or it cannot be fetched.
+        DataError: a file's digest is unknown or another one, or it cannot be fetched or unpacked.
     """
     held_to = pins(known, folder, given, trust_first=trust_first)
+    output_folder(folder)
     rows = []
     for file, pin in zip(known.files, held_to, strict=True):
         digest = await fetch(file, folder, pin)
         if file.name.endswith(".tar.gz"):
-            with tarfile.open(folder / file.name) as archive:
-                archive.extractall(folder, filter="data")
+            _unpack(folder / file.name)
         rows.append((file.name, digest, pin.origin))
     return rows
+
+
+def _unpack(path: Path) -> None:
+    try:
+        with tarfile.open(path) as archive:
+            archive.extractall(path.parent, filter="data")
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{path}: cannot be unpacked ({error}); if it is no archive, delete it and its recorded digest, and "
+            "fetch again"
+        ) from None
 
 
 def _list(_: Namespace) -> None:
@@ -84,9 +98,10 @@ def _get(arguments: Namespace) -> None:
 
 
 def _sessions(arguments: Namespace) -> None:
-    arguments.to.mkdir(parents=True, exist_ok=True)
+    sources = sources_of(arguments)
+    output_folder(arguments.to)
     rows = []
-    for source in sources_of(arguments):
+    for source in sources:
         for one in session_sets(source, arguments):
             target = arguments.to / f"{one.source}-{one.variant}.jsonl.gz"
             write_sessions(target, one.sessions)

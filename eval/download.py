@@ -8,6 +8,7 @@ user says that what comes first is to be trusted.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from eval.records import file_digest
 
 CHUNK = 1 << 20
 TIMEOUT_S = 3600
-DIGEST_CHARACTERS = 64
+DIGEST = re.compile("[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,15 @@ def pins(known: DataSet, folder: Path, given: Sequence[str], *, trust_first: boo
         trust_first: whether a file of which no digest is known may be fetched.
 
     Raises:
-        DataError: digests are given that fit nothing, or a file has none; the message says what can be done.
+        DataError: what is given or recorded is no digest or fits nothing, or a file has none; the message says what can
+            be done.
     """
     unpinned = [file for file in known.files if file.sha256 is None]
     if given and len(given) != len(unpinned):
         wanted = ", ".join(file.name for file in unpinned) or "no file: all are pinned"
         raise DataError(f"--sha256: {len(given)} given; wanted is one for each of {wanted}")
-    if any(len(digest) != DIGEST_CHARACTERS for digest in given):
-        raise DataError(f"--sha256: a digest is {DIGEST_CHARACTERS} hexadecimal digits")
+    if not all(DIGEST.fullmatch(digest) for digest in given):
+        raise DataError("--sha256: a digest is 64 hexadecimal digits")
     by_user = dict(zip((file.name for file in unpinned), given, strict=False))
     found = [_pin(file, folder, by_user.get(file.name)) for file in known.files]
     unknown = [file for file, pin in zip(known.files, found, strict=True) if pin.sha256 is None]
@@ -83,8 +85,8 @@ async def _fetched(remote: RemoteFile, target: Path, pin: Pin) -> str:
                 f"{remote.url}: its SHA-256 is {found}, not {pin.sha256} ({pin.origin}); the file was not kept"
             )
         part.replace(target)
-    except aiohttp.ClientError as error:
-        raise DataError(f"{remote.url}: {error}") from None
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise DataError(f"{remote.url}: {str(error) or 'no answer in time'}") from None
     finally:
         part.unlink(missing_ok=True)
     return found
@@ -109,9 +111,17 @@ def _pin(file: RemoteFile, folder: Path, given: str | None) -> Pin:
         return Pin(given.lower(), "given with --sha256")
     record = _record(folder / file.name)
     if record.exists():
-        recorded = record.read_text(encoding="utf-8").split(maxsplit=1)[0]
-        return Pin(recorded, f"recorded in {record} when it was first fetched: delete that to accept a new version")
+        return Pin(
+            _recorded(record), f"recorded in {record} when it was first fetched: delete that to accept a new version"
+        )
     return Pin(None, "first seen, checked by nobody")
+
+
+def _recorded(record: Path) -> str:
+    first = record.read_text(encoding="utf-8", errors="replace").split(maxsplit=1)[:1]
+    if not first or not DIGEST.fullmatch(first[0]):
+        raise DataError(f"{record}: holds no digest as sha256sum writes it; delete it to accept a new version")
+    return first[0].lower()
 
 
 def _record(target: Path) -> Path:

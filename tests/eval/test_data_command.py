@@ -108,9 +108,26 @@ def test_digests_given_fill_what_is_not_pinned(tmp_path: Path) -> None:
     (tmp_path / "a.sha256").write_text(f"{OTHER}  a\n")
     held_to = pins(known, tmp_path, [DIGEST.upper(), OTHER], trust_first=False)
     assert [pin.sha256 for pin in held_to] == [DIGEST, OTHER, OTHER]
-    for wrong in ([DIGEST], ["abc", DIGEST]):
+    for wrong in ([DIGEST], ["abc", DIGEST], ["z" * 64, DIGEST]):
         with pytest.raises(DataError, match="--sha256"):
             pins(known, tmp_path, wrong, trust_first=False)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"garbage", b"\xff\xfe", OTHER[:-1].encode()])
+def test_a_damaged_record_is_an_error_before_anything_is_fetched(tmp_path: Path, content: bytes) -> None:
+    """A record without a digest is named, and what can be done."""
+    known = DataSet("d", "D", "MIT", files=(RemoteFile("http://h/a"),))
+    (tmp_path / "a.sha256").write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.sha256: holds no digest .* delete it"):
+        pins(known, tmp_path, [], trust_first=True)
+
+
+async def test_an_archive_that_is_none_is_an_error(tmp_path: Path) -> None:
+    """What was fetched under an archive's name and is none is named."""
+    async with _remote(name="set.tar.gz") as remote:
+        known = DataSet("d", "D", "MIT", files=(replace(remote, sha256=DIGEST),))
+        with pytest.raises(DataError, match=r"set\.tar\.gz: cannot be unpacked"):
+            await get(known, tmp_path, [], trust_first=False)
 
 
 def test_nothing_is_trusted_unseen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
