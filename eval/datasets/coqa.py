@@ -18,21 +18,25 @@ from eval.datasets.source import Conversation, Utterance, conversation
 from eval.errors import FormatError
 
 
-class _Text(BaseModel):
+class Text(BaseModel):
+    """A question or an answer."""
+
     turn_id: int
     input_text: str
 
 
-class _Passage(BaseModel):
+class Passage(BaseModel):
+    """A passage with its questions, and the answers of every annotator."""
+
     id: str
     story: str
-    questions: list[_Text]
-    answers: list[_Text]
-    additional_answers: dict[str, list[_Text]] = {}
+    questions: list[Text]
+    answers: list[Text]
+    additional_answers: dict[str, list[Text]] = {}
 
 
 class _File(BaseModel):
-    data: list[_Passage]
+    data: list[Passage]
 
 
 def load(path: Path) -> list[Conversation]:
@@ -41,16 +45,24 @@ def load(path: Path) -> list[Conversation]:
     Raises:
         FormatError: the file is not in this format.
     """
-    try:
-        passages = _File.model_validate_json(path.read_bytes()).data
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise FormatError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    loaded = [conversation(passage.id, _utterances(passage)) for passage in passages]
+    loaded = [conversation(passage.id, _utterances(passage)) for passage in read_passages(path)]
     return [one for one in loaded if one is not None]
 
 
-def _utterances(passage: _Passage) -> list[Utterance]:
+def read_passages(path: Path) -> list[Passage]:
+    """What an official file holds.
+
+    Raises:
+        FormatError: the file is not in this format.
+    """
+    try:
+        return _File.model_validate_json(path.read_bytes()).data
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise FormatError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _utterances(passage: Passage) -> list[Utterance]:
     references: dict[int, list[str]] = {}
     for answers in (passage.answers, *passage.additional_answers.values()):
         for answer in answers:

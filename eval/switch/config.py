@@ -89,8 +89,8 @@ def load_config(path: Path) -> SwitchConfig:
         return SwitchConfig.model_validate(tree)
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError:
-        raise FormatError(f"{path}: not valid YAML") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        raise FormatError(f"{path}: not valid YAML in UTF-8") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -11,14 +11,14 @@ One episode of the official file, shortened::
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from eval.answers import answer_score
-from eval.switch.episodes import Benchmark, Episode, read_records, texts
+from eval.datasets.coqa import Text, read_passages
+from eval.errors import FormatError
+from eval.switch.episodes import Benchmark, Dialogue, Episode, read_lines, usable
 
 INSTRUCTION = "Answer the questions about the passage. Answer with as few words as possible.\n\nPassage:\n"
 
@@ -33,15 +33,22 @@ class TokenF1:
         return answer_score(self.references, answer)
 
 
+QA = Sequence[tuple[str, tuple[str, ...]]]
+
+
 def load_coqa(path: Path, turns: int | None = None) -> Benchmark:
     """CoQA from the official JSON file, or from JSON Lines with ``story`` and ``turns`` (one reference a turn).
 
     ``turns`` cuts each dialogue to its first questions, to save calls.
+
+    Raises:
+        FormatError: the file is not in this format.
+        DataError: no dialogue has two questions.
     """
     read = _official(path) if path.suffix == ".json" else _lines(path)
-    episodes = [_episode(name, story, qa[:turns]) for name, story, qa in read if len(qa[:turns]) >= 2]
+    episodes = usable(path, (_episode(name, story, qa[:turns]) for name, story, qa in read))
     notes = f"dialogues cut to {turns} questions" if turns else ""
-    return Benchmark("CoQA", "token F1", notes, tuple(episodes))
+    return Benchmark("CoQA", "token F1", notes, episodes)
 
 
 def load_mtrag_un(path: Path, turns: int | None = None) -> Benchmark:
@@ -49,41 +56,50 @@ def load_mtrag_un(path: Path, turns: int | None = None) -> Benchmark:
 
     The file holds no passages, so the passage is made of the dialogue's own reference answers, in alphabetical order
     (so that place does not give the answer away). References are long, one a turn: F1 is lower than CoQA's.
+
+    Raises:
+        FormatError: the file is not in this format.
+        DataError: no dialogue has two questions.
     """
-    episodes = []
-    for record in read_records(path):
-        questions, answers = texts(record, "user"), texts(record, "assistant")
-        qa = [(q, (a.strip(),)) for q, a in zip(questions, answers, strict=True)][:turns]
-        if len(qa) >= 2:
-            passage = "\n".join(sorted({reference for _, (reference,) in qa}))
-            episodes.append(_episode(str(record["id"]), passage, qa))
     notes = "substitute for CoQA: mtrag-un questions, the dialogue's reference answers as passage, one reference a turn"
-    return Benchmark("mtrag-un (CoQA substitute)", "token F1", notes, tuple(episodes))
+    return Benchmark("mtrag-un (CoQA substitute)", "token F1", notes, usable(path, _substitutes(path, turns)))
 
 
-QA = Sequence[tuple[str, tuple[str, ...]]]
+def _substitutes(path: Path, turns: int | None) -> Iterator[Episode]:
+    for where, line in read_lines(path, Dialogue):
+        qa = [(question, (answer.strip(),)) for question, answer in line.exchanges(where)][:turns]
+        if qa:
+            passage = "\n".join(sorted({reference for _, (reference,) in qa}))
+            yield _episode(str(line.id), passage, qa)
 
 
 def _episode(name: str, story: str, qa: QA) -> Episode:
-    return Episode(name, INSTRUCTION + story, tuple(q for q, _ in qa), TokenF1(qa[-1][1]))
+    references = qa[-1][1] if qa else ()
+    return Episode(name, INSTRUCTION + story, tuple(q for q, _ in qa), TokenF1(references))
 
 
 def _official(path: Path) -> Iterator[tuple[str, str, QA]]:
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    for story in data["data"]:
-        references = [story["answers"], *story.get("additional_answers", {}).values()]
+    for passage in read_passages(path):
+        where = f"{path}: {passage.id}"
+        annotators = [passage.answers, *passage.additional_answers.values()]
         qa = [
-            (question["input_text"], tuple(_by_turn(answers, question["turn_id"]) for answers in references))
-            for question in story["questions"]
+            (question.input_text, tuple(_by_turn(answers, question.turn_id, where) for answers in annotators))
+            for question in passage.questions
         ]
-        yield story["id"], story["story"], qa
+        yield passage.id, passage.story, qa
 
 
-def _by_turn(answers: list[dict[str, Any]], turn: int) -> str:
-    return next(str(answer["input_text"]) for answer in answers if answer["turn_id"] == turn)
+def _by_turn(answers: list[Text], turn: int, where: str) -> str:
+    found = next((answer.input_text for answer in answers if answer.turn_id == turn), None)
+    if found is None:
+        raise FormatError(f"{where}: question {turn} lacks an answer")
+    return found
+
+
+class _Line(Dialogue):
+    story: str
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str, QA]]:
-    for record in read_records(path):
-        pairs = zip(texts(record, "user"), texts(record, "assistant"), strict=True)
-        yield str(record["id"]), str(record["story"]), [(q, (a,)) for q, a in pairs]
+    for where, line in read_lines(path, _Line):
+        yield str(line.id), line.story, [(question, (answer,)) for question, answer in line.exchanges(where)]

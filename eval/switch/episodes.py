@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from eval.errors import FormatError
+from pydantic import BaseModel, Field, ValidationError
+
+from eval.errors import DataError, FormatError
+from eval.sessions import read_objects
+
+T = TypeVar("T", bound=BaseModel)
 
 
 class Score(Protocol):
@@ -54,27 +58,57 @@ class Benchmark:
     episodes: tuple[Episode, ...]
 
 
-def read_records(path: Path) -> Iterator[dict[str, object]]:
-    """Objects of a JSON Lines file, gzipped or not.
+class Turn(BaseModel):
+    """One utterance of a file."""
+
+    role: str
+    text: str
+
+
+class Dialogue(BaseModel):
+    """One line of a file; unknown keys are ignored."""
+
+    id: str | int
+    turns: tuple[Turn, ...] = Field(min_length=1)
+
+    def exchanges(self, where: str) -> list[tuple[str, str]]:
+        """Questions with their answers.
+
+        Raises:
+            FormatError: a question lacks its answer.
+        """
+        users, assistants = ([turn.text for turn in self.turns if turn.role == role] for role in ("user", "assistant"))
+        if len(users) != len(assistants):
+            raise FormatError(f"{where}: {len(users)} questions and {len(assistants)} answers; wanted is one each")
+        return list(zip(users, assistants, strict=True))
+
+
+def read_lines(path: Path, kind: type[T]) -> Iterator[tuple[str, T]]:
+    """Objects of a JSON Lines file, gzip or plain, each with its place as ``file:line``.
 
     Raises:
-        FormatError: a line is not a JSON object.
+        FormatError: the file cannot be read, or a line is not of this kind.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                record = None
-            if not isinstance(record, dict):
-                raise FormatError(f"{path.name}:{number}: not a JSON object")
-            yield record
+    for where, value in read_objects(path):
+        try:
+            yield where, kind.model_validate(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise FormatError(f"{where}: {field}: {first['msg']}; is this the benchmark's file?") from None
 
 
-def texts(record: dict[str, object], role: str) -> tuple[str, ...]:
-    """Texts of a record's turns by one speaker, in order."""
-    turns = record["turns"]
-    if not isinstance(turns, list):
-        raise FormatError(f"{record.get('id')}: turns must be a list")
-    return tuple(str(turn["text"]) for turn in turns if turn["role"] == role)
+def usable(path: Path, episodes: Iterable[Episode]) -> tuple[Episode, ...]:
+    """Those with a prefix, i.e. at least two user turns.
+
+    Raises:
+        DataError: there is none.
+        FormatError: two have one id.
+    """
+    found = tuple(episode for episode in episodes if len(episode.users) > 1)
+    if not found:
+        raise DataError(f"{path}: no dialogue with two user turns in it")
+    repeated = [name for name, count in Counter(episode.id for episode in found).items() if count > 1]
+    if repeated:
+        raise FormatError(f"{path}: {repeated[0]} is the id of several dialogues")
+    return found

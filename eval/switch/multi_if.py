@@ -25,7 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.switch.episodes import Benchmark, Episode, read_records
+from pydantic import AliasChoices, Field
+
+from eval.errors import FormatError
+from eval.switch.episodes import Benchmark, Dialogue, Episode, Turn, read_lines, usable
 from guard.errors import SettingsError
 
 MISSING = "Multi-IF needs the extra: pip install 'pivot-guard[switch]'"
@@ -88,19 +91,50 @@ def load_multi_if(path: Path, *, by_instruction: bool = False) -> Benchmark:
     Args:
         path: the file.
         by_instruction: score the share of instructions instead of strict success.
+
+    Raises:
+        FormatError: a line is no episode, or the checkers do not know its instructions or their arguments.
+        DataError: no episode has two turns.
+        SettingsError: the checkers are not installed.
     """
-    episodes = [_episode(record, by_instruction) for record in read_records(path)]
+    episodes = usable(path, (_episode(line, where, by_instruction) for where, line in read_lines(path, _Line)))
     metric = "share of instructions satisfied" if by_instruction else "strict success"
-    return Benchmark("Multi-IF (English)", metric, "", tuple(one for one in episodes if len(one.users) >= 2))
+    return Benchmark("Multi-IF (English)", metric, "", episodes)
 
 
-def _episode(record: dict[str, Any], by_instruction: bool) -> Episode:
-    users = [turn for turn in record["turns"] if turn["role"] == "user"]
+class _Turn(Turn):
+    instructions: tuple[str, ...] = Field((), alias="instruction_id_list")
+    arguments: tuple[dict[str, Any], ...] = Field((), validation_alias=AliasChoices("kwargs"))
+
+
+class _Line(Dialogue):
+    turns: tuple[_Turn, ...] = Field(min_length=1)
+
+
+def _episode(line: _Line, where: str, by_instruction: bool) -> Episode:
+    users = [turn for turn in line.turns if turn.role == "user"]
+    if not users or not users[-1].instructions:
+        raise FormatError(f"{where}: the last user turn has no instruction_id_list: nothing could be checked")
     last = users[-1]
-    instructions = tuple(zip(last["instruction_id_list"], last["kwargs"], strict=True))
-    strict = StrictSuccess(instructions, last["text"])
+    if len(last.instructions) != len(last.arguments):
+        raise FormatError(f"{where}: {len(last.instructions)} instructions, but kwargs for {len(last.arguments)}")
+    instructions = tuple(zip(last.instructions, last.arguments, strict=True))
+    for name, arguments in instructions:
+        _check(name, arguments, where)
+    strict = StrictSuccess(instructions, last.text)
     score = InstructionShare(strict) if by_instruction else strict
-    return Episode(str(record["id"]), None, tuple(turn["text"] for turn in users), score)
+    return Episode(str(line.id), None, tuple(turn.text for turn in users), score)
+
+
+def _check(name: str, arguments: dict[str, Any], where: str) -> None:
+    """Refuse before any call is paid for what would fail once answers are there."""
+    _, registry = _checkers()
+    if name not in registry:
+        raise FormatError(f"{where}: no checker for {name}")
+    try:
+        registry[name](name).build_description(**{key: value for key, value in arguments.items() if value is not None})
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise FormatError(f"{where}: wrong kwargs of {name}: {error}") from None
 
 
 def _checkers() -> tuple[Any, dict[str, Any]]:

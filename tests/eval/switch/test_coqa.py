@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from eval.errors import EvalError
 from eval.switch.coqa import TokenF1, load_coqa, load_mtrag_un
 
 OFFICIAL = {
@@ -74,3 +75,42 @@ def test_real_files() -> None:
     assert "substitute" in substitute.name
     assert len(substitute.episodes) > 400
     assert all(len(episode.users) >= 2 for episode in substitute.episodes)
+
+
+TURNS = [{"role": role, "text": "x"} for role in ("user", "assistant") * 2]
+LOADERS = {"coqa": load_coqa, "mtrag-un": load_mtrag_un}
+
+
+@pytest.mark.parametrize(
+    ("loader", "content", "message"),
+    [
+        ("coqa", {"id": "a", "turns": TURNS}, ":1: story: Field required"),
+        ("coqa", {"id": "a"}, ":1: turns: Field required"),
+        ("mtrag-un", {"id": "a", "turns": []}, ":1: turns: "),
+        ("mtrag-un", {"id": "a", "turns": TURNS[:3]}, ":1: 2 questions and 1 answers"),
+        ("mtrag-un", {"id": "a", "turns": TURNS[:2]}, "no dialogue with two user turns"),
+        ("mtrag-un", OFFICIAL, ":1: id: Field required"),
+        ("mtrag-un", "text", ":1: "),
+        ("mtrag-un", b"", "no dialogue with two user turns"),
+        ("coqa", b"\x1f\x8b\x08\x00", "file: "),
+        ("coqa", b"\xff", "not UTF-8"),
+    ],
+)
+def test_another_kind_of_file_is_an_error_at_loading(
+    tmp_path: Path, loader: str, content: object, message: str
+) -> None:
+    """A file that is not what it should be is named with its line, before any call is made."""
+    path = tmp_path / "file"
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    with pytest.raises(EvalError, match=message):
+        LOADERS[loader](path)
+
+
+def test_an_official_file_without_an_answer_is_an_error(tmp_path: Path) -> None:
+    """Every annotator answers every question."""
+    path = tmp_path / "coqa.json"
+    path.write_text(
+        json.dumps(OFFICIAL).replace('"turn_id": 3, "input_text": "the mill"', '"turn_id": 4, "input_text": ""')
+    )
+    with pytest.raises(EvalError, match="s1: question 3 lacks an answer"):
+        load_coqa(path)

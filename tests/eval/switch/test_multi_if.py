@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from eval.errors import FormatError
 from eval.switch.multi_if import InstructionShare, StrictSuccess, load_multi_if
 from guard.errors import SettingsError
 
@@ -85,3 +86,24 @@ def test_every_instruction_of_the_benchmark_has_a_checker() -> None:
     assert len(benchmark.episodes) == 909
     used = {name for e in benchmark.episodes if isinstance(e.score, StrictSuccess) for name, _ in e.score.instructions}
     assert used <= set(INSTRUCTION_DICT)
+
+
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [
+        ({"instruction_id_list": [], "kwargs": []}, "no instruction_id_list"),
+        ({}, "no instruction_id_list"),
+        ({"instruction_id_list": ["foo:bar"], "kwargs": [{}]}, "no checker for foo:bar"),
+        ({"instruction_id_list": ["keywords:existence"], "kwargs": [{"foo": 1}]}, "wrong kwargs of keywords:existence"),
+        ({"instruction_id_list": [LOWER[0]], "kwargs": []}, "1 instructions, but kwargs for 0"),
+        ({"instruction_id_list": "x", "kwargs": [{}]}, "instruction_id_list"),
+    ],
+)
+def test_an_episode_that_cannot_be_scored_is_an_error_at_loading(
+    tmp_path: Path, last: dict[str, object], message: str
+) -> None:
+    """It is named before any call is paid for."""
+    turns = [{"role": "user", "text": "one"}, {"role": "user", "text": "two"} | last]
+    (tmp_path / "m.jsonl").write_text(json.dumps({"id": "a", "turns": turns}))
+    with pytest.raises(FormatError, match=rf"m\.jsonl:1: .*{message}"):
+        load_multi_if(tmp_path / "m.jsonl")
