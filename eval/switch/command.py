@@ -16,11 +16,12 @@ from time import perf_counter
 
 import numpy as np
 
+from eval.arguments import at_least, natural, output_folder, positive, positive_number
 from eval.backend_options import DEFAULT_CACHE, json_object
 from eval.chat_client import ChatClient, ChatReply, Endpoint, ReplayCache
 from eval.errors import DataError
 from eval.progress import Progress
-from eval.records import RECORDS, RunCard, file_digest, read_records, write_card, write_records
+from eval.records import RECORDS, RunCard, file_digest, read_card, read_records, write_card, write_records
 from eval.report import ReportTable, html, markdown, print_table
 from eval.switch.config import ModelConfig, SwitchConfig, load_config
 from eval.switch.coqa import load_coqa, load_mtrag_un
@@ -29,7 +30,7 @@ from eval.switch.multi_if import load_multi_if
 from eval.switch.outcome import Outcome, evaluate, fitted_risk
 from eval.switch.protocol import CachedReplies, Plan, SwitchRecord, play
 from eval.switch.report import decomposition_table, matrix_table, nothing_measured, paths_table, report
-from eval.switch.statistics import REPLICATES
+from eval.switch.statistics import FEWEST_EPISODES, REPLICATES
 
 NAME = "switch-matrix"
 HELP = "measure what a change of model in mid-conversation costs (arXiv 2603.03111)"
@@ -38,6 +39,7 @@ RISK = "risk.json"
 REPORT = "report.md"
 REPORT_HTML = "report.html"
 
+BENCHMARK = "multi-if"
 LOADERS: dict[str, Callable[[Path, int | None], Benchmark]] = {
     "multi-if": lambda path, turns: _uncut(load_multi_if(path), turns),
     "multi-if-instructions": lambda path, turns: _uncut(load_multi_if(path, by_instruction=True), turns),
@@ -49,19 +51,27 @@ LOADERS: dict[str, Callable[[Path, int | None], Benchmark]] = {
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--models", type=Path, required=True, metavar="FILE", help="YAML: models and paths")
-    parser.add_argument("--benchmark", choices=sorted(LOADERS), default="multi-if", help="default multi-if")
+    parser.add_argument("--benchmark", choices=sorted(LOADERS), help=f"default {BENCHMARK}")
     parser.add_argument("--data", type=Path, required=True, metavar="FILE", help="the benchmark's file")
-    parser.add_argument("--episodes", type=int, metavar="N", help="how many, drawn by the seed (default: all)")
-    parser.add_argument("--turns", type=int, metavar="N", help="cut dialogues to N questions (CoQA)")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="cap on every answer (default: the server's)")
+    parser.add_argument(
+        "--episodes", type=at_least(FEWEST_EPISODES), metavar="N", help="how many, drawn by the seed (default: all)"
+    )
+    parser.add_argument("--turns", type=at_least(2), metavar="N", help="cut dialogues to N questions (CoQA)")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="cap on every answer (default: the server's)")
     parser.add_argument("--extra", type=json_object, default={}, metavar="JSON", help="further fields of every body")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="records, card, report, risk.json")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--replicates", type=int, default=REPLICATES, help=f"bootstrap draws (default {REPLICATES})")
-    parser.add_argument("--concurrency", type=int, default=4, help="requests at once, per model and path (default 4)")
-    parser.add_argument("--rate", type=float, metavar="PER_MINUTE", help="requests begun a minute, per model and path")
-    parser.add_argument("--retries", type=int, default=5, help="attempts after a failed one (default 5)")
-    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds a request may take")
+    parser.add_argument("--seed", type=natural, default=0)
+    parser.add_argument(
+        "--replicates", type=positive, default=REPLICATES, help=f"bootstrap draws (default {REPLICATES})"
+    )
+    parser.add_argument(
+        "--concurrency", type=positive, default=4, help="requests at once, per model and path (default 4)"
+    )
+    parser.add_argument(
+        "--rate", type=positive_number, metavar="PER_MINUTE", help="requests begun a minute, per model and path"
+    )
+    parser.add_argument("--retries", type=natural, default=5, help="attempts after a failed one (default 5)")
+    parser.add_argument("--timeout", type=positive_number, default=600, metavar="S", help="seconds a request may take")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help=f"answers (default {DEFAULT_CACHE})")
     parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and cost, send nothing")
     parser.add_argument(
@@ -73,12 +83,15 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Play the matrix, write its folder, print its tables."""
     config = load_config(arguments.models)
+    if arguments.report_only:
+        _adopt(arguments, read_card(arguments.out))
+    arguments.benchmark = arguments.benchmark or BENCHMARK
     benchmark = LOADERS[arguments.benchmark](_existing(arguments.data), arguments.turns)
     plan = Plan(config.models, config.paths, _drawn(benchmark, arguments), _options(arguments))
     if arguments.dry_run:
         _print_plan(plan)
         return 0
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    output_folder(arguments.out)
     card = RunCard.begin(f"guard-eval {NAME}", _plain(arguments), arguments.seed)
     if arguments.report_only:
         records = read_records(arguments.out / RECORDS, SwitchRecord)
@@ -179,6 +192,23 @@ def _endpoint(model: ModelConfig, arguments: Namespace) -> Endpoint:
         retries=arguments.retries,
         timeout_s=arguments.timeout,
     )
+
+
+def _adopt(arguments: Namespace, card: RunCard) -> None:
+    """Take from the card of the run what its answers depend on.
+
+    Raises:
+        DataError: the arguments say otherwise, or name another data file.
+    """
+    for name in ("benchmark", "turns", "max_tokens"):
+        given, recorded = getattr(arguments, name), card.arguments.get(name)
+        if given not in (None, recorded):
+            option = name.replace("_", "-")
+            raise DataError(f"--{option} {given}: the run in {arguments.out} had {recorded}; leave it out")
+        setattr(arguments, name, recorded)
+    digest = file_digest(_existing(arguments.data))
+    if digest not in {source.get("sha256") for source in card.sources}:
+        raise DataError(f"--data {arguments.data}: not the file that the run in {arguments.out} was made with")
 
 
 def _existing(path: Path) -> Path:

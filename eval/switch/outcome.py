@@ -67,7 +67,10 @@ def evaluate(records: Sequence[SwitchRecord], seed: int, replicates: int) -> Out
 
     episodes = [episode for episode in every if complete(episode)]
     if len(episodes) < FEWEST_EPISODES:
-        raise MetricError(f"{len(episodes)} of {len(every)} episodes are complete; an interval needs at least two")
+        raise MetricError(
+            f"{len(episodes)} of {len(every)} episodes are complete; an interval needs at least two"
+            f"{_last_error(records)}"
+        )
 
     def array(path: str) -> FloatArray:
         cells = [[[scores[path, a, b, e] for e in episodes] for b in models] for a in models]
@@ -79,6 +82,11 @@ def evaluate(records: Sequence[SwitchRecord], seed: int, replicates: int) -> Out
         _path(path, arrays[path], None if path == paths[0] else base, models, seed, replicates) for path in paths
     ]
     return Outcome(tuple(outcomes), tuple(episodes), tuple(e for e in every if e not in set(episodes)))
+
+
+def _last_error(records: Sequence[SwitchRecord]) -> str:
+    errors = [record.error for record in records if record.error]
+    return f"; the last error: {errors[-1]}" if errors else ""
 
 
 def _path(

@@ -181,3 +181,28 @@ def test_wrong_files_are_refused(tmp_path: Path, tree: object, capsys: pytest.Ca
     line = ["switch-matrix", "--models", str(path), "--data", str(data(tmp_path)), "--out", str(tmp_path / "out")]
     assert main(line) == 2
     assert "wrong.yaml" in capsys.readouterr().err
+
+
+def test_a_report_of_an_earlier_run_keeps_its_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--report-only takes benchmark and limits from the card; another benchmark or data file is refused."""
+    with chat_server(copycat) as server:
+        command = arguments(tmp_path, server.url, "--max-tokens", "9")
+        assert main(command) == 0
+    again = [word for word in command if word not in ("--benchmark", "coqa", "--max-tokens", "9")] + ["--report-only"]
+    assert main(again) == 0
+    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "token F1" in report
+    assert "answers capped at 9 tokens" in report
+    assert main([*again, "--benchmark", "mtrag-un"]) == 2
+    assert "--benchmark mtrag-un: the run in" in capsys.readouterr().err
+    data(tmp_path).write_text(data(tmp_path).read_text().replace("e0", "e99"))
+    assert main(again) == 2
+    assert "not the file" in capsys.readouterr().err
+
+
+def test_where_every_call_fails_the_error_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong key or address is seen at once."""
+    with chat_server(lambda _: 401) as server:
+        assert main(arguments(tmp_path, server.url, "--episodes", "2")) == 2
+    assert "0 of 2 episodes are complete" in (said := capsys.readouterr().err)
+    assert "the last error: prefix: HTTP 401" in said
