@@ -7,6 +7,7 @@ import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
+from eval.arguments import natural, positive, positive_number
 from eval.chat_client import Endpoint
 from eval.errors import DataError
 
@@ -18,10 +19,12 @@ def add_backend_arguments(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("backend")
     group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server, up to and including /v1")
     group.add_argument("--api-key-env", metavar="NAME", help="environment variable that holds its key")
-    group.add_argument("--concurrency", type=int, default=4, help="requests at once (default 4)")
-    group.add_argument("--rate", type=float, metavar="PER_MINUTE", help="requests begun a minute (default: no limit)")
-    group.add_argument("--retries", type=int, default=5, help="attempts after a failed one (default 5)")
-    group.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds a request may take")
+    group.add_argument("--concurrency", type=positive, default=4, help="requests at once (default 4)")
+    group.add_argument(
+        "--rate", type=positive_number, metavar="PER_MINUTE", help="requests begun a minute (default: no limit)"
+    )
+    group.add_argument("--retries", type=natural, default=5, help="attempts after a failed one (default 5)")
+    group.add_argument("--timeout", type=positive_number, default=600, metavar="S", help="seconds a request may take")
     group.add_argument("--extra", type=json_object, default={}, metavar="JSON", help="further fields of every body")
     group.add_argument(
         "--cache", type=Path, default=DEFAULT_CACHE, help=f"answers already paid for (default {DEFAULT_CACHE})"

@@ -21,7 +21,8 @@ def comparison_tables(runs: Sequence[Run], names: Mapping[str, Sequence[str]], d
     for key in sorted({key for run in runs for key in run.groups}):
         holders = [run for run in runs if key in run.groups]
         if len(holders) > 1:
-            paired = len({_digest(run, key) for run in holders}) == 1
+            digests = {_digest(run, key) for run in holders}
+            paired = len(digests) == 1 and None not in digests
             yield ReportTable(
                 f"{holders[0].title(key.source)} {key.variant.upper()}, {key.row}, {key.task} task"
                 f"{'' if paired else ' (other sessions: not paired)'}",
@@ -63,11 +64,12 @@ def _of_run(number: int) -> UnitKey:
 
 
 def _digest(run: Run, key: Key) -> object:
+    """Of the sessions; None where the card says nothing of it."""
     return next(
         (
             one.get("digest")
             for one in run.card.sessions
             if (one.get("source"), one.get("variant")) == (key.source, key.variant)
         ),
-        run.name,
+        None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 
+from eval.arguments import natural, probability
 from eval.replay import SessionCache
 from guard.guard import Guard
 from guard.policy import Policy
@@ -29,8 +30,10 @@ def add_gate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--gate", default="shipped", metavar="ID", help="shipped (default), the folder of an artifact, or a hub id"
     )
-    parser.add_argument("--threshold", type=float, help="p(PIVOT) that resets (default: the gate's calibrated one)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of the gate (default 1)")
+    parser.add_argument(
+        "--threshold", type=probability, help="p(PIVOT) that resets (default: the gate's calibrated one)"
+    )
+    parser.add_argument("--threads", type=natural, default=1, help="CPU threads of the gate (default 1)")
 
 
 def load_gate(arguments: Namespace) -> LoadedGate:

@@ -114,6 +114,7 @@ class Asker:
         self._client = client
         self._progress = progress
         self._failures = 0
+        self.last_error = ""
 
     async def ask(self, plan: Plan, turns: Sequence[Turn]) -> list[TurnRecord]:
         """Ask turns in order, as many at once as the endpoint allows; answered ones come from the cache.
@@ -142,6 +143,7 @@ class Asker:
             record = await _asked(self._client, plan, turn)
         except BackendError as error:
             self._failures += 1
+            self.last_error = str(error)
             if self._failures >= MOST_FAILURES_IN_A_ROW:
                 raise BackendError(f"{self._failures} turns in a row failed; the last: {error}") from None
             return _record(plan, turn, error="backend")

@@ -17,9 +17,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
+from eval.arguments import natural, output_folder, positive
 from eval.backend_options import add_backend_arguments, endpoint
 from eval.chat_client import ChatClient, Endpoint, Pace, ReplayCache
-from eval.errors import DataError
+from eval.errors import BackendError, DataError
 from eval.gate import LoadedGate, add_gate_arguments, load_gate
 from eval.model_paths import Asker, ModelPath, Plan, Task, Turn, turns_of
 from eval.pivots_report import write_reports
@@ -56,17 +57,17 @@ def configure(parser: ArgumentParser) -> None:
     paths.add_argument("--model", action="append", default=[], help="chat model at the server; may be repeated")
     paths.add_argument("--reasoning", action="append", default=[], metavar="MODEL", help="a model that reasons first")
     paths.add_argument(
-        "--model-sessions", type=int, help="chat models get the first N sessions of each set only, in V3 of each P"
+        "--model-sessions", type=positive, help="chat models get the first N sessions of each set only, in V3 of each P"
     )
-    paths.add_argument("--repeats", type=int, default=2, help="runs of each chat model (default 2)")
+    paths.add_argument("--repeats", type=positive, default=2, help="runs of each chat model (default 2)")
     paths.add_argument("--answers", action="store_true", help="also ask plainly, where answers can be scored")
     paths.add_argument("--structured", action="store_true", help="constrain decoding to the joint answer's schema")
-    paths.add_argument("--max-tokens", type=int, default=256, help="longest answer (default 256)")
-    paths.add_argument("--violation-retries", type=int, default=2, help="attempts after a malformed answer")
+    paths.add_argument("--max-tokens", type=natural, default=256, help="longest answer (default 256)")
+    paths.add_argument("--violation-retries", type=natural, default=2, help="attempts after a malformed answer")
     paths.add_argument("--guard-url", help="a running proxy (default: start guard-serve)")
     add_gate_arguments(parser)
     add_backend_arguments(parser)
-    parser.add_argument("--draws", type=int, default=1000, help="resamples of the bootstrap")
+    parser.add_argument("--draws", type=natural, default=1000, help="resamples of the bootstrap")
     parser.add_argument("--out", type=Path, default=Path("run"), help="run folder (default run)")
 
 
@@ -87,6 +88,7 @@ def benchmark(gate: LoadedGate, arguments: Namespace) -> int:
     if arguments.dry_run:
         _print_plan(gate, policy, sets, arguments)
         return 0
+    out = output_folder(arguments.out)
     shown = {key: _shown(value) for key, value in vars(arguments).items() if key not in ("run", "command")}
     card = RunCard.begin("guard-eval pivots", shown, arguments.seed)
     card.gate = gate.facts(policy)
@@ -97,8 +99,6 @@ def benchmark(gate: LoadedGate, arguments: Namespace) -> int:
     card.prompts = prompt_digests()
     card.choices = list(CHOICES)
     records = gate_records(gate, policy, sets) if "gate" in arguments.paths else []
-    out: Path = arguments.out
-    out.mkdir(parents=True, exist_ok=True)
     for one in sets:
         write_sessions(out / f"{one.source}-{one.variant}.jsonl.gz", one.sessions)
     if models:
@@ -124,6 +124,9 @@ async def model_records(
     """The paths with a chat model; the card gets the counts of calls.
 
     Paths take turns, a few sessions each: whatever else the machine does in the meantime slows them alike.
+
+    Raises:
+        BackendError: no call was answered, or many in a row were not.
     """
     paths = [path for path in PATHS if path != "gate" and path in arguments.paths]
     asked = schedule(gate, policy, sets, arguments)
@@ -139,6 +142,9 @@ async def model_records(
         askers = {path: Asker(client, progress) for path, client in clients.items()}
         for plan, turns in asked:
             records += await askers[plan.path].ask(plan, turns)
+        errors = [asker.last_error for asker in askers.values() if asker.last_error]
+        if errors and all(record.error == "backend" for record in records):
+            raise BackendError(f"every call failed; the last: {errors[-1]}")
         for path, client in clients.items():
             card.calls |= {f"{path}: {key}": count for key, count in client.calls.items()}
     return records

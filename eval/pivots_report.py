@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from eval import plots
+from eval.arguments import output_folder
 from eval.compare import clear, comparison_tables
 from eval.findings import findings
 from eval.groups import Key, Run, load_run, repeat_deviation
 from eval.intervals import Estimate, FloatArray, difference, estimate, resample
 from eval.metrics import METRICS, RECALL_AT_LIMIT, Table
 from eval.records import TurnRecord
-from eval.report import Cell, Figure, Report, ReportTable, Section, cell, html, markdown
+from eval.report import Cell, Figure, Report, ReportTable, Section, cell, distinct_names, html, markdown
 from eval.v3 import FIGURES, by_pivot_turn, pivot_turns, slope_estimate
 
 MAIN = (
@@ -53,7 +55,9 @@ BARS = ("f1_pivot", "f1_refine", "over_carry", "false_reset", "tokens_share")
 
 def write_reports(folders: Sequence[Path], out: Path, draws: int) -> list[ReportTable]:
     """Write ``report.md`` and ``report.html`` for runs into ``out``, and return the main tables."""
-    runs = [load_run(folder) for folder in folders]
+    names = distinct_names(folders)
+    runs = [replace(load_run(folder), name=name) for folder, name in zip(folders, names, strict=True)]
+    output_folder(out)  # once the runs are read: a mistyped one leaves no folder
     report = build(runs, draws)
     (out / "report.md").write_text(markdown(report), encoding="utf-8")
     (out / "report.html").write_text(html(report), encoding="utf-8")

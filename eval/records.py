@@ -148,6 +148,8 @@ def read_records(path: Path, kind: type[R]) -> list[R]:
                 records.append(_validated(kind, line, f"{path}:{number}"))
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise FormatError(f"{path}: not UTF-8") from None
     return records
 
 
@@ -165,7 +167,7 @@ def read_card(folder: Path) -> RunCard:
     path = folder / CARD
     if not path.exists():
         raise FormatError(f"{folder}: no {CARD}: not a run, or the run was interrupted (repeat its command to resume)")
-    return _validated(RunCard, path.read_text(encoding="utf-8"), str(path))
+    return _validated(RunCard, path.read_bytes(), str(path))
 
 
 def file_digest(path: Path) -> str:
@@ -214,7 +216,7 @@ def _git(root: Path, *arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _validated(kind: type[R], text: str, where: str) -> R:
+def _validated(kind: type[R], text: str | bytes, where: str) -> R:
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:

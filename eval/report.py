@@ -65,6 +65,12 @@ def print_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[Cel
     console.print(table)
 
 
+def distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Names of files or folders; the paths as given where names repeat."""
+    names = [path.name or path.resolve().name for path in paths]
+    return [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+
+
 def cell(estimate: Estimate, digits: int = 3) -> Cell:
     """A figure with its interval; a dash where it is undefined."""
     if estimate.value is None:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.arguments import natural, output_file
 from eval.gate import LoadedGate, add_gate_arguments, load_gate
 from eval.metrics import RECALL_AT_LIMIT, Table
 from eval.progress import Progress
 from eval.records import TurnRecord, write_records
 from eval.replay import Decision, replay
-from eval.report import Cell, print_table
+from eval.report import Cell, distinct_names, print_table
 from eval.sessions import Session, read_sessions
 from guard.policy import Policy
 
@@ -42,8 +43,8 @@ def configure(parser: ArgumentParser) -> None:
     add_gate_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object keyed by file name, nothing else")
     parser.add_argument("--per-turn", type=Path, metavar="OUT", help="write one record a scored turn, JSON Lines")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
-    parser.add_argument("--draws", type=int, default=1000, help="resamples of the bootstrap")
+    parser.add_argument("--seed", type=natural, default=0, help="seed of the bootstrap")
+    parser.add_argument("--draws", type=natural, default=1000, help="resamples of the bootstrap")
 
 
 def run(arguments: Namespace) -> int:
@@ -54,10 +55,14 @@ def run(arguments: Namespace) -> int:
 def score(gate: LoadedGate, arguments: Namespace) -> int:
     """Score the files and print the figures."""
     policy = Policy(threshold=arguments.threshold)
+    if arguments.per_turn is not None:
+        output_file(arguments.per_turn)
     results: dict[str, dict[str, object]] = {}
     everything: list[TurnRecord] = []
-    for path, name in zip(arguments.files, _names(arguments.files), strict=True):
+    for path, name in zip(arguments.files, distinct_names(arguments.files), strict=True):
         sessions = list(read_sessions(path))
+        if not sessions:
+            sys.stderr.write(f"guard-eval: {path} holds no session: it has no figures\n")
         records = list(score_sessions(gate, sessions, name, policy))
         everything += records
         results[name] = figures(records, len(sessions), arguments.seed, arguments.draws) | gate.facts(policy)
@@ -137,12 +142,6 @@ def figures(records: Sequence[TurnRecord], sessions: int, seed: int, draws: int)
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """File names; the paths as given where names repeat."""
-    names = [path.name for path in paths]
-    return [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
 
 
 def _rows(results: dict[str, dict[str, object]]) -> list[list[Cell]]:

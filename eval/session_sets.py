@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from eval import splices
+from eval.arguments import at_least, natural, positive
 from eval.datasets.registry import Source, load_source
 from eval.errors import DataError
 from eval.records import json_digest
@@ -58,10 +59,14 @@ def add_session_arguments(parser: ArgumentParser) -> None:
     )
     data.add_argument("--sample", action="store_true", help="the sample conversations that come with the package")
     data.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    data.add_argument("--sessions", type=int, default=300, help="sessions of V1 and V2, and of V3 for each P")
-    data.add_argument("--most-utterances", type=int, default=splices.MOST_UTTERANCES, help="longest session of V1, V2")
-    data.add_argument("--pivot-turns", nargs="+", type=int, default=list(splices.PIVOT_TURNS), metavar="P")
-    data.add_argument("--seed", type=int, default=0)
+    data.add_argument("--sessions", type=positive, default=300, help="sessions of V1 and V2, and of V3 for each P")
+    data.add_argument(
+        "--most-utterances", type=positive, default=splices.MOST_UTTERANCES, help="longest session of V1, V2"
+    )
+    data.add_argument(
+        "--pivot-turns", nargs="+", type=at_least(2), default=list(splices.PIVOT_TURNS), metavar="P", help="from 2 on"
+    )
+    data.add_argument("--seed", type=natural, default=0)
 
 
 def session_sets(source: Source, arguments: Namespace) -> Iterable[SessionSet]:

@@ -139,7 +139,7 @@ def read_expected(path: Path) -> Expected:
     """
     try:
         return Expected.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise FormatError(f"{path}: {error}") from None
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from eval import plots
+from eval.cli import main
 from eval.errors import DataError, FormatError
 from eval.findings import findings, verdict
 from eval.groups import load_run, repeat_deviation
@@ -149,6 +150,42 @@ def test_runs_are_compared_row_by_row(folder: Path, digest: str, paired: bool) -
     rows = {row[0]: row[1:] for row in table.rows}
     assert [value.split(" ")[0] for value in rows["recall_pivot"][:3]] == ["0.900", "1.000", "0.100"]
     assert rows["false_reset"][2:] == ("0.000 [0.000, 0.000]", "no")
+
+
+def test_runs_without_digests_are_not_paired(folder: Path) -> None:
+    """Where the cards do not say which sessions were used, nothing says that they were the same."""
+    runs = [load_run(folder), load_run(folder)]
+    for run in runs:
+        run.card.sessions = []
+    tables = build(runs, 20).sections[1].tables
+    assert tables
+    assert all("not paired" in table.caption for table in tables)
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path: Path, folder: Path) -> None:
+    """Folders of the same name stand under the paths given."""
+    copies = [tmp_path / name / "run" for name in ("a", "b")]
+    for copy in copies:
+        copy.mkdir(parents=True)
+        for name in (RECORDS, CARD):
+            (copy / name).write_bytes((folder / name).read_bytes())
+    write_reports(copies, tmp_path / "both", 20)
+    text = (tmp_path / "both" / "report.md").read_text()
+    assert all(f"## {copy}: Run" in text for copy in copies)
+
+
+def test_a_mistyped_run_leaves_no_folder(tmp_path: Path) -> None:
+    """A run that is not there is an error, and stays not there."""
+    assert main(["report", str(tmp_path / "typo")]) == 2
+    assert not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize("name", [RECORDS, CARD])
+def test_a_run_that_is_not_utf8_is_an_error(folder: Path, name: str) -> None:
+    """Its file is named."""
+    (folder / name).write_bytes(b"\xff")
+    with pytest.raises(FormatError, match=name):
+        load_run(folder)
 
 
 def test_findings_are_judged_by_their_intervals(folder: Path) -> None:

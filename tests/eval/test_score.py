@@ -116,8 +116,8 @@ def test_needs_fail_when_one_is_dropped(tmp_path: Path, capsys: pytest.CaptureFi
 def test_every_scored_turn_leaves_a_record(tmp_path: Path) -> None:
     """--per-turn writes a record for each turn with a label or needs, and none for the first."""
     write_sessions(tmp_path / "a.jsonl", [SPLICED])
-    score(loaded_gate(), score_arguments(str(tmp_path / "a.jsonl"), "--per-turn", str(tmp_path / "out.jsonl")))
-    records = read_records(tmp_path / "out.jsonl", TurnRecord)
+    score(loaded_gate(), score_arguments(str(tmp_path / "a.jsonl"), "--per-turn", str(tmp_path / "new" / "out.jsonl")))
+    records = read_records(tmp_path / "new" / "out.jsonl", TurnRecord)
     assert [(r.number, r.label, r.predicted) for r in records] == [
         (2, "REFINE", "REFINE"),
         (3, "PIVOT", "PIVOT"),
@@ -134,10 +134,12 @@ def test_a_label_on_the_first_turn_is_not_scored(tmp_path: Path, capsys: pytest.
 
 
 def test_an_empty_file_has_no_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file without sessions gives undefined figures, not zeros."""
+    """A file without sessions gives undefined figures, not zeros, and is named on standard error."""
     (tmp_path / "a.jsonl").write_text("")
     score(loaded_gate(), score_arguments(str(tmp_path / "a.jsonl"), "--json"))
-    figures = json.loads(capsys.readouterr().out)["a.jsonl"]
+    out, err = capsys.readouterr()
+    assert "a.jsonl holds no session" in err
+    figures = json.loads(out)["a.jsonl"]
     assert (figures["sessions"], figures["f1_pivot"], figures["ms_p50"]) == (0, None, None)
 
 
