@@ -47,7 +47,7 @@ class Manifest(BaseModel):
         base_model: what training started from, with its licence.
         window: how queries are cut.
         threshold: p(PIVOT) from which a turn is a PIVOT.
-        resume_threshold: p(PIVOT) below which a pivot refines a closed thread.
+        resume_threshold: p(PIVOT) below which a turn may refine a closed thread.
         false_reset_target: share of true REFINE turns that the threshold was calibrated to reset.
         temperature: divisor of the logit, from calibration.
         scripts: writing systems the gate was shown to know, by their Unicode names; on others it abstains.

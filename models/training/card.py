@@ -33,7 +33,8 @@ It reads a digest of the thread, {window} tokens with the turn, and gives p(PIVO
 
 - started from: {base}
 - threshold: {threshold:.6g}, calibrated so that {rate:.1%} of held-back natural refinements would be reset
-- resume threshold: {resume:.6g}, a pivot that scores below it against an earlier thread gets that thread back
+- resume threshold: {resume:.6g}, a turn that scores below it against an earlier thread, and clearly lower than
+  against the current one, gets that thread back
 - scripts it knows: {scripts}; on others it abstains, and all history is carried
 - seed: {seed}
 
