@@ -17,7 +17,7 @@ from serving import explain as explaining
 from serving import handoffs_command
 from serving.app import create_app
 from serving.errors import ApiError
-from serving.handoffs import open_engine
+from serving.handoffs import open_engine, sqlite_file
 from serving.logs import configure
 from serving.server import bind, run, serve
 from serving.settings import Gate, Settings, load
@@ -93,13 +93,14 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str], *, back
         if not separator:
             raise SettingsError(f"--set {key}: want KEY=VALUE")
         flags[key] = value
-    if not backend:
+    if not backend and "backends" not in flags:
         flags.setdefault("backend", "http://localhost")  # not contacted
     return load(flags, environ)
 
 
 def _serve(arguments: argparse.Namespace, environ: Mapping[str, str], make_guard: MakeGuard) -> int:
     settings = _settings(arguments, environ)
+    _check_files(settings)
     app = create_app(settings, make_guard(settings.gate))
     if arguments.check:
         print("The settings are valid.")
@@ -112,6 +113,22 @@ def _serve(arguments: argparse.Namespace, environ: Mapping[str, str], make_guard
     print(f"pivot-guard listens on http://{host}:{port}/v1, mode {settings.mode}, backend {backends}", file=sys.stderr)
     run(serve(app, settings, api, admin))
     return 0
+
+
+def _check_files(settings: Settings) -> None:
+    """Find out now what would else show with the first request.
+
+    Raises:
+        SettingsError: a SQLite file cannot be where the settings want it.
+    """
+    for key, url in (("log.url", settings.log.url), ("ledger.url", settings.ledger.url)):
+        file = sqlite_file(url)
+        if file is None:
+            continue
+        if not file.parent.is_dir():
+            raise SettingsError(f"{key}: there is no folder {file.parent}; make it, or choose another")
+        if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise SettingsError(f"{key}: {file} cannot be written; choose another file, or give leave to write it")
 
 
 def _explain(arguments: argparse.Namespace, environ: Mapping[str, str], make_guard: MakeGuard) -> int:

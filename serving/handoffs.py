@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -195,6 +196,12 @@ def open_engine(url: str) -> Engine:
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _sqlite_for_a_log)
     return engine
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file that a SQLite URL names; None where it names none."""
+    file = url.partition("sqlite:///")[2].partition("?")[0] if url.startswith("sqlite:") else ""
+    return Path(file) if file and file != ":memory:" else None
 
 
 def _sqlite_for_a_log(connection: Any, _record: object) -> None:  # noqa: ANN401 - whatever the driver has

@@ -21,7 +21,16 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from guard.errors import SettingsError
@@ -32,17 +41,48 @@ NOT_OURS = frozenset({"GUARD_VENV", "GUARD_CONFIG", "GUARD_DATA_DIR"})
 """Variables of the prefix that are no options: two of the scripts and tests, and the path of the file itself."""
 SERVICE_LINK = re.compile(r"GUARD_(SERVICE_(HOST|PORT.*)|PORT_\d+_(TCP|UDP).*)$")
 """What Kubernetes puts into the environment of a pod beside a service named "guard"."""
+_UNPRINTABLE = re.compile(r"[\x00-\x20\x7f]")
 
 
 def _comma_list(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-def _http_url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("an http:// or https:// URL is wanted")
+def _http_url(value: object) -> object:
+    wanted = "an http:// or https:// URL is wanted"
+    if not isinstance(value, str):
+        raise ValueError(wanted)  # noqa: TRY004 - what the validation turns into a message
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"{wanted}, with a port of 1 to 65535 if any") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or _UNPRINTABLE.search(value):
+        raise ValueError(wanted)
     return value
+
+
+def _backend_url(value: str) -> str:
+    parts = urlsplit(value)
+    if "@" in parts.netloc:
+        raise ValueError("a URL without user and password is wanted; a key goes into api_key or api_key_env")
+    if "?" in value or "#" in value:
+        raise ValueError("a URL without '?' and '#' is wanted; clients' paths are appended to it")
+    return value
+
+
+def _key(value: object) -> object:
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if not isinstance(text, str):
+        return value
+    key = text.strip()  # files and secrets often end with a line break
+    if not key.isprintable():
+        raise ValueError("a key without control characters is wanted")
+    return key
+
+
+def _mode(value: object) -> object:
+    return "off" if value is False else value  # what YAML makes of an unquoted off
 
 
 def _ledger_url(value: object) -> object:
@@ -54,7 +94,10 @@ def _ledger_url(value: object) -> object:
 
 Tree = dict[str, Any]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
-Keys = Annotated[list[SecretStr], BeforeValidator(_comma_list)]
+BackendUrl = Annotated[HttpUrl, AfterValidator(_backend_url)]
+Key = Annotated[SecretStr, BeforeValidator(_key)]
+Keys = Annotated[list[Key], BeforeValidator(_comma_list)]
+ModeName = Annotated[Mode, BeforeValidator(_mode)]
 
 
 class _Section(BaseModel):
@@ -64,16 +107,16 @@ class _Section(BaseModel):
 class BackendTimeouts(_Section):
     """Seconds for one backend; what is not given is as in ``timeouts``."""
 
-    connect_s: float | None = Field(default=None, gt=0)
-    read_s: float | None = Field(default=None, gt=0)
+    connect_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    read_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class Backend(_Section):
     """One OpenAI-compatible server."""
 
     name: str = Field(default="default", pattern=r"^[A-Za-z0-9._-]+$")
-    url: HttpUrl
-    api_key: SecretStr | None = None
+    url: BackendUrl
+    api_key: Key | None = None
     api_key_env: str | None = None
     models: list[str] = ["*"]
     timeouts: BackendTimeouts = BackendTimeouts()
@@ -162,10 +205,10 @@ class Limits(_Section):
 class Timeouts(_Section):
     """Seconds. ``read_s`` is the longest silence of a backend, before its first byte and between two."""
 
-    connect_s: float = Field(default=5, gt=0)
-    read_s: float = Field(default=600, gt=0)
+    connect_s: float = Field(default=5, gt=0, allow_inf_nan=False)
+    read_s: float = Field(default=600, gt=0, allow_inf_nan=False)
     # Servers in wide use close idle connections after 5 s; letting go first avoids sending into a closing connection.
-    keepalive_s: float = Field(default=4, ge=0)
+    keepalive_s: float = Field(default=4, ge=0, allow_inf_nan=False)
     shutdown_s: int = Field(default=30, ge=0)
 
 
@@ -173,7 +216,7 @@ class Auth(_Section):
     """Keys that clients need; none: anybody who reaches the port."""
 
     client_keys: Keys = []
-    admin_key: SecretStr | None = None
+    admin_key: Key | None = None
 
 
 class Admin(_Section):
@@ -200,7 +243,7 @@ class LedgerSettings(_Section):
     url: Annotated[str, BeforeValidator(_ledger_url)] = "memory"
     capacity: int = Field(50_000, ge=1)
     store_capacity: int = Field(2_000_000, ge=1)
-    ttl_s: float = Field(30 * 24 * 3600, gt=0)
+    ttl_s: float = Field(30 * 24 * 3600, gt=0, allow_inf_nan=False)
     budget_ms: int = Field(50, ge=1)
 
 
@@ -223,8 +266,8 @@ class Settings(_Section):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
     backends: list[Backend] = Field(min_length=1)
-    mode: Mode = Mode.ENFORCE
-    modes: dict[str, Mode] = {}
+    mode: ModeName = Mode.ENFORCE
+    modes: dict[str, ModeName] = {}
     routes: dict[str, Targets] = {}
     routing: RoutingSettings = RoutingSettings()
     handoff: HandoffSettings = HandoffSettings()
@@ -260,7 +303,7 @@ class Settings(_Section):
 
     def mode_for(self, model: str) -> Mode:
         """The mode of a model: the first pattern of ``modes`` that fits, else ``mode``."""
-        return next((mode for pattern, mode in self.modes.items() if fnmatchcase(model, pattern)), self.mode)
+        return next((mode for pattern, mode in self.modes.items() if _fits(model, pattern)), self.mode)
 
     def policy_for(self, mode: Mode, pin: int | None) -> Policy:
         """The policy of one request; its own pin replaces the configured one."""
@@ -270,7 +313,11 @@ class Settings(_Section):
 
 def serves(backend: Backend, model: str) -> bool:
     """Whether a backend serves a model, by its names and patterns."""
-    return any(fnmatchcase(model, pattern) for pattern in backend.models)
+    return any(_fits(model, pattern) for pattern in backend.models)
+
+
+def _fits(model: str, pattern: str) -> bool:
+    return model == pattern or fnmatchcase(model, pattern)  # "claude[1m]" is a name too
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -305,6 +352,12 @@ def _file_tree(path: str) -> Tree:
         tree = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"config: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"config: {path} is not UTF-8") from None
+    except RecursionError:
+        raise SettingsError(f"config: {path} is nested too deeply") from None
+    except ValueError:  # a date that is none
+        raise SettingsError(f"config: {path} holds a value that is not valid YAML; put it into quotes") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
@@ -349,16 +402,26 @@ def _parsed(value: str) -> object:
     if value[:1] in ("[", "{"):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return value
 
 
 def _expand_backend(tree: Tree) -> Tree:
-    """``backend`` (one URL) and ``backend_key`` are short for ``backends`` with one entry."""
+    """``backend`` (one URL) and ``backend_key`` are short for ``backends`` with one entry.
+
+    A key stands beside its URL, in the same source: one that came from elsewhere could go to a host it is not for.
+    """
     short = {"url": tree.get("backend"), "api_key": tree.get("backend_key")}
     if "backend" not in tree:
+        if "backend_key" in tree:
+            raise SettingsError(
+                "backend_key: its URL must be set in the same place (both as flags, both in the environment with "
+                "GUARD_BACKEND, or both in the file), so that a key never goes to another host"
+            )
         return tree
+    if "backends" in tree:
+        raise SettingsError("backend, backends: set one of them; backend is short for a list of one")
     rest = {key: value for key, value in tree.items() if key not in ("backend", "backend_key")}
     return rest | {"backends": [{key: value for key, value in short.items() if value is not None}]}
 
@@ -378,6 +441,8 @@ def _resolve_keys(tree: Tree, environ: Mapping[str, str]) -> None:
         name = backend.get("api_key_env") if isinstance(backend, dict) else None
         if not name:
             continue
+        if not isinstance(name, str):
+            raise SettingsError(f"backends.{number}.api_key_env: want the name of an environment variable")
         if name not in environ:
             raise SettingsError(f"backends.{number}.api_key_env: the environment has no variable {name}")
         backend["api_key"] = environ[name]

@@ -38,6 +38,17 @@ def test_check_validates_and_exits(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "--backend http://localhost:11434/v1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("key", ["log.url", "ledger.url"])
+def test_check_finds_a_file_that_cannot_be(capsys: pytest.CaptureFixture[str], tmp_path: Path, key: str) -> None:
+    """A missing folder shows before the start, not with the first request."""
+    quiet = ["--set", "log.url="]
+    for file, said in (("missing/file", "no folder"), ("", "cannot be written")):
+        assert run(*BACKEND, *quiet, "--check", "--set", f"{key}=sqlite:///{tmp_path}/{file}") == 2
+        shown = capsys.readouterr().err
+        assert key in shown
+        assert said in shown
+
+
 def test_a_port_in_use_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     """The proxy takes no other port instead."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -8,7 +8,7 @@ import pytest
 
 from guard.errors import SettingsError
 from guard.policy import Mode
-from serving.settings import load
+from serving.settings import load, serves
 
 BACKEND = {"backend": "http://backend/v1"}
 ROOT = Path(__file__).parent.parent.parent
@@ -58,6 +58,21 @@ def test_the_commented_file_holds_the_defaults() -> None:
             ["backends.0.timeouts.reed_s", "did you mean read_s", "allowed here: connect_s, read_s"],
         ),
         ({"config": "/nowhere/guard.yaml"}, {}, ["config", "/nowhere/guard.yaml"]),
+        ({"backend": "http://a:99999/v1"}, {}, ["backends.0.url", "1 to 65535"]),
+        ({"backend": "http://me:sk-secret@a/v1"}, {}, ["backends.0.url", "api_key"]),
+        ({"backend": "http://a/v1?key=sk-secret"}, {}, ["backends.0.url", "'?'"]),
+        ({"backend": "http://a/v1#x"}, {}, ["backends.0.url", "'#'"]),
+        ({"backend_key": "sk-\nsecret"}, {}, ["backends.0.api_key", "control characters"]),
+        ({"timeouts.read_s": "inf"}, {}, ["timeouts.read_s", "finite"]),
+        ({"backend": None, "backends": '[{"url": 5}]'}, {}, ["backends.0.url", "http://"]),
+        ({"backend": None, "backends": '[{"url": "http://a", "api_key_env": ["x"]}]'}, {}, ["api_key_env", "name"]),
+        (
+            {"backend": None, "backends": '[{"url": "http://a", "timeouts": {"connect_s": "inf"}}]'},
+            {},
+            ["backends.0.timeouts.connect_s", "finite"],
+        ),
+        ({"backends": '[{"url": "http://a"}]'}, {}, ["backend, backends", "one of them"]),
+        ({}, {"GUARD_BACKEND_KEY": "sk-secret"}, ["backend_key", "GUARD_BACKEND", "same place"]),
     ],
 )
 def test_wrong_settings_are_refused_by_name(
@@ -67,6 +82,47 @@ def test_wrong_settings_are_refused_by_name(
     with pytest.raises(SettingsError) as refused:
         load(BACKEND | flags, environment)
     assert [part for part in named if part not in str(refused.value)] == []
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"host: \xff", "UTF-8"),
+        (b"host: 2026-13-45", "quotes"),
+        (b"host: " + b"[" * 5000, "nested too deeply"),
+        (b"backend: 5", "http://"),
+        (b"mode: on", "'off'"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_what_is_wrong(tmp_path: Path, content: bytes, said: str) -> None:
+    """Whatever the file holds, it is a message and no traceback."""
+    file = tmp_path / "guard.yaml"
+    file.write_bytes(content)
+    with pytest.raises(SettingsError, match=said):
+        load({"config": str(file)}, {} if content.startswith(b"backend") else {"GUARD_BACKEND": "http://backend"})
+
+
+def test_modes_may_be_written_as_yaml_reads_them(tmp_path: Path) -> None:
+    """YAML makes false of an unquoted off."""
+    file = tmp_path / "guard.yaml"
+    file.write_text("mode: off\nmodes: {'gpt-*': off, '*': enforce}\n")
+    settings = load(BACKEND | {"config": str(file)}, {})
+    assert (settings.mode, settings.mode_for("gpt-5"), settings.mode_for("x")) == (Mode.OFF, Mode.OFF, Mode.ENFORCE)
+
+
+def test_white_space_around_a_key_is_no_part_of_it() -> None:
+    """Secrets that come from files end with a line break, which no header may hold."""
+    settings = load(BACKEND | {"backend_key": "sk-one\r\n", "auth.admin_key": " sk-two\n"}, {})
+    keys = (settings.backends[0].api_key, settings.auth.admin_key)
+    assert [key.get_secret_value() for key in keys if key] == ["sk-one", "sk-two"]
+
+
+def test_a_name_may_look_like_a_pattern() -> None:
+    """Brackets are part of some models' names."""
+    backends = '[{"url": "http://a", "models": ["claude[1m]"]}]'
+    settings = load({"backends": backends, "modes": '{"claude[1m]": "off"}'}, {})
+    assert (serves(settings.backends[0], "claude[1m]"), settings.mode_for("claude[1m]")) == (True, Mode.OFF)
 
 
 def test_no_backend_is_refused_with_an_example() -> None:
