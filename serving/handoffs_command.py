@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,12 +18,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from guard.errors import SettingsError, StoreError
 from guard.handoff import EventKind, Reason
-from serving.handoffs import Row, Wanted, as_json, handoffs, read_handoffs
+from serving.handoffs import Row, Wanted, as_json, handoffs, read_handoffs, sqlite_file
 from serving.migrate import migrate
 
 FORMATS = ("text", "jsonl", "csv")
 _POLL_S = 0.5
 _ALL = "all"
+_DIGITS = 18
+"""Longer numbers are beyond a database's."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +58,9 @@ def run(arguments: argparse.Namespace, engine: Engine) -> int:
         decision_id=arguments.decision,
         since=arguments.since,
     )
+    stored = sqlite_file(str(engine.url))
+    if stored is not None and not stored.exists():
+        raise StoreError(f"log.url: the handoff log cannot be read: there is no file {stored}")
     form = _format_of(arguments.export) if arguments.export else arguments.format
     try:
         migrate(engine)
@@ -64,9 +70,18 @@ def run(arguments: argparse.Namespace, engine: Engine) -> int:
                 _write(rows, form, file)
         else:
             _write(rows, form, sys.stdout)
+    except BrokenPipeError:  # whoever reads has seen enough, as head does
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - what is left is flushed at the end
+    except OSError as error:
+        raise SettingsError(f"--export: cannot write {arguments.export}: {error.strerror}") from None
     except SQLAlchemyError as error:
-        raise StoreError(f"log.url: the handoff log cannot be read: {type(error).__name__}") from None
+        raise StoreError(f"log.url: the handoff log cannot be read: {_why(error)}") from None
     return 0
+
+
+def _why(error: SQLAlchemyError) -> str:
+    said = str(getattr(error, "orig", "")) or type(error).__name__
+    return f"{said.splitlines()[0]}; is it another program's file, or in use? log.url names the log"
 
 
 def _rows(engine: Engine, wanted: Wanted, limit: int | None, *, follow: bool) -> Iterator[Row]:
@@ -138,7 +153,7 @@ def _format_of(file: str) -> str:
 def _limit(value: str) -> int | None:
     if value == _ALL:
         return None
-    if not value.isdigit() or not int(value):
+    if not (value.isascii() and value.isdigit() and len(value) < _DIGITS) or not int(value):
         raise argparse.ArgumentTypeError("a number of rows, or all")
     return int(value)
 

@@ -103,7 +103,15 @@ def test_the_log_is_exported(url: str, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--export", "log.txt"], ["--limit", "0"], ["--since", "yesterday"], ["--kind", "other"]]
+    "arguments",
+    [
+        ["--export", "log.txt"],
+        ["--limit", "0"],
+        ["--limit", "9" * 30],
+        ["--export", "no/log.csv"],
+        ["--since", "yesterday"],
+        ["--kind", "other"],
+    ],
 )
 def test_wrong_arguments_are_refused(
     url: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -136,8 +144,25 @@ def test_new_rows_are_followed(url: str) -> None:
             process.terminate()
 
 
-def test_a_log_that_cannot_be_read_is_a_message(capsys: pytest.CaptureFixture[str]) -> None:
-    """A store that is down is named in one line."""
-    url = "sqlite:////nowhere/at/all.sqlite3"
-    assert main(["handoffs", "--set", f"log.url={url}"], {}) == 2
-    assert "cannot be read" in capsys.readouterr().err
+def test_a_reader_that_has_seen_enough_ends_it_quietly(url: str) -> None:
+    """As with head: no traceback, and status 0."""
+    code = "import sys; from serving.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "handoffs", "--set", f"log.url={url}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
+def test_a_log_that_cannot_be_read_is_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A store that is not there, or is no log, is named in one line; none is made."""
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"no database" * 100)
+    for file in (tmp_path / "none.sqlite3", tmp_path / "no" / "folder", foreign):
+        assert main(["handoffs", "--set", f"log.url=sqlite:///{file}"], {}) == 2
+        shown = capsys.readouterr().err
+        assert "log.url: the handoff log cannot be read: " in shown
+        assert len(shown.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [foreign]
