@@ -96,7 +96,15 @@ def _brotli(body: bytes, limit: int) -> bytes:
 
 def _zstd(body: bytes, limit: int) -> bytes:
     with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
-        return bytes(reader.read(limit + 1))
+        plain = bytes(reader.read(limit + 1))
+    rest = body if len(plain) <= limit else b""
+    while rest:  # the reader takes half a frame for a whole one
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        frame.decompress(rest)
+        if not frame.eof:
+            raise EOFError
+        rest = frame.unused_data
+    return plain
 
 
 _DECODERS: dict[bytes, Callable[[bytes, int], bytes]] = {

@@ -14,6 +14,7 @@ from serving.settings import Logging
 
 logger = logging.getLogger("serving.request")
 
+_LONGEST_NAME = 256
 _CUT_NOTICE = "ASGI callable returned without completing response."
 
 
@@ -39,8 +40,14 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = " ".join(f"{key}={value}" for key, value in getattr(record, "fields", {}).items())
+        fields = " ".join(f"{key}={_one_line(value)}" for key, value in getattr(record, "fields", {}).items())
         return f"{super().format(record)} {fields}".rstrip()
+
+
+def _one_line(value: object) -> str:
+    """A value with what is unprintable in it escaped: clients choose names, and none may begin a line of the log."""
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class _NoCutNotice(logging.Filter):
@@ -93,7 +100,7 @@ def _fields(record: RequestRecord) -> dict[str, Any]:
     decision = record.decision
     if decision is not None:
         fields |= {
-            "model": record.model,
+            "model": record.model[:_LONGEST_NAME],
             "decision_id": decision.id,
             "mode": decision.mode.value,
             "guard": decision.status,
@@ -103,7 +110,7 @@ def _fields(record: RequestRecord) -> dict[str, Any]:
             "overhead_ms": round(record.overhead_s * 1000, 2),
         }
     if record.answered not in ("", record.model):
-        fields["answered"] = record.answered
+        fields["answered"] = record.answered[:_LONGEST_NAME]
     if len(record.attempts) > 1:
         fields["attempts"] = [f"{one.backend}: {one.result}" for one in record.attempts]
     if record.handoff is not None:

@@ -19,6 +19,8 @@ from serving.health import reachable
 from serving.metrics import CONTENT_TYPE, Metrics
 from serving.upstream import Backend
 
+_MOST_ID = 2**63 - 1
+"""What the databases' integers hold."""
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -59,7 +61,9 @@ def add_operator_pages(app: FastAPI, metrics: Metrics, engine: Engine | None, ad
         return Response(metrics.render(), media_type=CONTENT_TYPE)
 
     @app.get("/handoffs", dependencies=[Depends(admitted)])
-    def handoffs_page(limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: int = 0) -> Response:
+    def handoffs_page(
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100, after: Annotated[int, Query(ge=0, le=_MOST_ID)] = 0
+    ) -> Response:
         try:
             rows = [as_json(row) for row in read_handoffs(engine, limit=limit, after=after)] if engine else []
         except SQLAlchemyError:

@@ -85,7 +85,7 @@ class Upstream:
             fields["Content-Length"] = str(len(body))
             body = _slices(body)
         try:
-            return await self._session.request(
+            response = await self._session.request(
                 method,
                 URL(url, encoded=True),
                 headers=fields,
@@ -95,6 +95,10 @@ class Upstream:
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _answer_for(error, backend.name) from error
+        if 200 <= response.status < 600:
+            return response
+        response.close()  # another protocol, or none
+        raise broken(backend.name)
 
     async def close(self) -> None:
         """Close every connection."""

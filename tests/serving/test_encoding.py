@@ -61,7 +61,7 @@ def test_bytes_in_another_coding_are_unreadable(coding: str) -> None:
         decoded(b'{"messages": []}', coding.encode(), LIMIT)
 
 
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
 def test_half_a_body_is_unreadable(coding: str) -> None:
     """Nothing is decided on the beginning of a chat."""
     whole = CODINGS[coding][1](b"0123456789" * 1000)

@@ -126,6 +126,18 @@ def test_a_backends_own_error_comes_back_unchanged(backend: Backend, proxy: Prox
     assert (answer.headers["retry-after"], answer.headers["x-request-id"]) == ("7", "r1")
 
 
+@pytest.mark.parametrize("status", [101, 600, 999])
+def test_a_status_that_is_no_answer_is_a_502(backend: Backend, proxy: Proxy, status: int) -> None:
+    """A backend that changes the protocol, or invents a status, did not answer."""
+
+    async def odd(request: Received, wire: Wire) -> None:
+        await wire.answer(b"{}", status)
+
+    backend.script = odd
+    assert ask(proxy.port, body=chat("hi")).status == 502
+    assert ask(proxy.port, "GET", "/v1/models").status == 502
+
+
 @pytest.mark.parametrize("piece", [b"data: whole\n\n", b"data: hal"])
 def test_a_cut_stream_arrives_as_a_cut(backend: Backend, proxy: Proxy, piece: bytes) -> None:
     """The client gets every byte that came, and then a broken body, not a clean end."""

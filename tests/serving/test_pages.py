@@ -86,6 +86,12 @@ def test_an_admin_key_closes_operator_pages(backend: Backend, path: str) -> None
         assert ask(proxy.port, "GET", "/healthz").status == 200
 
 
+@pytest.mark.parametrize("query", ["after=-1", "after=9223372036854775808", "limit=0"])
+def test_numbers_beyond_the_log_are_refused(proxy: Proxy, query: str) -> None:
+    """A number that no database holds is the client's error."""
+    assert ask(proxy.port, "GET", f"/handoffs?{query}").status == 422
+
+
 def test_operator_pages_can_have_a_port_of_their_own(backend: Backend) -> None:
     """Then the API's port has none of them."""
     with running_proxy(backend.url, admin__port=0) as proxy:
