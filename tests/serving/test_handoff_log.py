@@ -143,7 +143,7 @@ def test_a_store_that_is_down_fails_no_request(backend: Backend, tmp_path: Path)
     with running_proxy(backend.url, log__url=f"sqlite:///{tmp_path}/missing/log") as proxy:
         assert [ask(proxy.port, body=chat(*PIVOT)).status for _ in range(3)] == [200] * 3
         wait_until(lambda: proxy.metric("guard_log_errors_total") > 0)
-        assert proxy.metric("guard_log_queue") == 3
+        wait_until(lambda: proxy.metric("guard_log_queue") == 3)
 
 
 @pytest.mark.parametrize("url", ["no url", "mysql+nodriver://x/y"])
