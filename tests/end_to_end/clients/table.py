@@ -13,9 +13,9 @@ _HEAD = """\
 # Clients
 
 Each cell is a test that ran: the client, unchanged but for its base URL, through the proxy to a backend. "yes" passed,
-"no" failed, an empty cell was not run. "pivot" means that the old topic did not reach the backend. The backend is a
-scripted one where the row names no other. `scripts/test_clients` writes this file, `CLIENTS_TABLE=docs/clients.md
-scripts/test_backend` the row of another backend.
+"no" failed, an empty cell was not run, or the backend itself does not offer it. "pivot" means that the old topic did
+not reach the backend. The backend is a scripted one where the row names no other. `scripts/test_clients` writes this
+file, `CLIENTS_TABLE=docs/clients.md scripts/test_backend` the row of another backend.
 
 """
 _CELLS = {True: "yes", False: "no", None: ""}
