@@ -113,8 +113,14 @@ def _traffic(item: _Item, size: int) -> Message:
     if kind in _SETTINGS:
         return Message("developer", "", size=size)
     if kind in _ANSWERED:
-        return Message("tool", "", answers=item.call_id or item.approval_request_id, size=size)
+        return Message("tool", "", answers=_key(kind, item.call_id or item.approval_request_id), size=size)
     if kind not in _SPOKEN:
         raise UnreadableChat("an item has an unknown type")
-    call = item.id if kind == "mcp_approval_request" else item.call_id
+    call = _key(kind, item.id if kind == "mcp_approval_request" else item.call_id)
     return Message("assistant", "", (call,) if call else (), size=size)
+
+
+def _key(kind: str, identity: str | None) -> str | None:
+    """What a call and its output have in common: calls of two kinds may bear the same id."""
+    family = "mcp" if kind.startswith("mcp_") else kind.removesuffix("_output").removesuffix("_call")
+    return f"{family}:{identity}" if identity else None

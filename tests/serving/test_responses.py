@@ -87,6 +87,19 @@ def test_items_stay_or_go_with_what_they_need(name: str) -> None:
     assert kept(items, Policy(resume=False), CallableScorer(lambda _: 0.9)) == expected
 
 
+def test_an_output_belongs_to_the_call_of_its_kind() -> None:
+    """Two calls of different kinds wait under one id: the output that comes late keeps its own."""
+    items = [
+        user("old cars"),
+        call("b", "local_shell_call"),
+        user("deep sea"),
+        call("b", "apply_patch_call"),
+        output("b", "local_shell_call"),
+        output("b", "apply_patch_call"),
+    ]
+    assert kept(items, Policy(resume=False), CallableScorer(lambda _: 0.9)) == list(range(6))
+
+
 def random_items(random: Random) -> list[Json]:
     items: list[Json] = []
     for _ in range(random.choice((1, 1, 2, 3, 4, 6))):
