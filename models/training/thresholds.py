@@ -23,7 +23,7 @@ from models.window import Window
 
 log = logging.getLogger(__name__)
 
-FALSE_RESUMES = 0.05
+FALSE_RESUMES = 0.09
 """Share of pivots that may be taken for returns to an earlier thread, before the guard asks for a margin as well.
 
 A tighter rate loses returns. A thread too much costs some tokens, a thread too little costs the answer.
