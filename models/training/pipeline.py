@@ -116,6 +116,7 @@ def train_gate(options: Options, *, resume: bool = False) -> Manifest:
     """
     data = gather(options.data, options.chats)
     base = find_base(options.base)
+    name, inherited = origin(options.base, base)
     _claim(options, data, base, resume=resume)
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -125,7 +126,6 @@ def train_gate(options: Options, *, resume: bool = False) -> Manifest:
     tokenizer = load_tokenizer(base)
     check = Checker(rows.chosen_by, tokenizer, spec, options.seed)
     network = _fit(options, base, tokenizer, spec, Mixture(Material(data.pool)), check)
-    name, inherited = origin(options.base, base)
     sources = data.sources + tuple(source for source in inherited if source.name not in {s.name for s in data.sources})
     facts = Facts(name, options.version, sources, options.seed, spec, options.false_resets)
     return finish(network, tokenizer, rows, facts, options.out)
