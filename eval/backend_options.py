@@ -7,9 +7,9 @@ import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from eval.arguments import natural, positive, positive_number
 from eval.chat_client import Endpoint
 from eval.errors import DataError
+from models.arguments import natural, positive, positive_number
 
 DEFAULT_CACHE = Path(".guard-eval/replies.sqlite3")
 

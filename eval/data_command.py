@@ -9,10 +9,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.arguments import output_folder
 from eval.datasets.registry import DATASETS, DataSet, dataset
 from eval.download import fetch, pins
 from eval.errors import DataError
+from eval.outputs import output_folder
 from eval.report import print_table
 from eval.session_sets import add_session_arguments, session_sets, sources_of
 from eval.sessions import write_sessions

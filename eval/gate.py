@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 
-from eval.arguments import natural, probability
 from eval.replay import SessionCache
 from guard.guard import Guard
 from guard.policy import Policy
+from models.arguments import natural, probability
 
 
 @dataclass(frozen=True)

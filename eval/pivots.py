@@ -17,12 +17,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
-from eval.arguments import natural, output_folder, positive
 from eval.backend_options import add_backend_arguments, endpoint
 from eval.chat_client import ChatClient, Endpoint, Pace, ReplayCache
 from eval.errors import BackendError, DataError
 from eval.gate import LoadedGate, add_gate_arguments, load_gate
 from eval.model_paths import Asker, ModelPath, Plan, Task, Turn, turns_of
+from eval.outputs import output_folder
 from eval.pivots_report import write_reports
 from eval.progress import Progress
 from eval.prompt import prompt_digests
@@ -33,6 +33,7 @@ from eval.score import score_sessions
 from eval.session_sets import SessionSet, add_session_arguments, session_sets, sources_of
 from eval.sessions import write_sessions
 from guard.policy import Policy
+from models.arguments import natural, positive
 
 NAME = "pivots"
 HELP = "run the pivot benchmark: gate only, unguarded and guarded chat models"

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from eval import plots
-from eval.arguments import output_folder
 from eval.compare import clear, comparison_tables
 from eval.findings import findings
 from eval.groups import Key, Run, load_run, repeat_deviation
 from eval.intervals import Estimate, FloatArray, difference, estimate, resample
 from eval.metrics import METRICS, RECALL_AT_LIMIT, Table
+from eval.outputs import output_folder
 from eval.records import TurnRecord
 from eval.report import Cell, Figure, Report, ReportTable, Section, cell, distinct_names, html, markdown
 from eval.v3 import FIGURES, by_pivot_turn, pivot_turns, slope_estimate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from eval.arguments import natural
 from eval.pivots_report import write_reports
 from eval.report import print_table
+from models.arguments import natural
 
 NAME = "report"
 HELP = "write report.md and report.html from the records of runs"

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.arguments import natural, output_file
 from eval.gate import LoadedGate, add_gate_arguments, load_gate
 from eval.metrics import RECALL_AT_LIMIT, Table
+from eval.outputs import output_file
 from eval.progress import Progress
 from eval.records import TurnRecord, write_records
 from eval.replay import Decision, replay
 from eval.report import Cell, distinct_names, print_table
 from eval.sessions import Session, read_sessions
 from guard.policy import Policy
+from models.arguments import natural
 
 NAME = "score"
 HELP = "score a gate on labelled session files"

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from eval import splices
-from eval.arguments import at_least, natural, positive
 from eval.datasets.registry import Source, load_source
 from eval.errors import DataError
 from eval.records import json_digest
 from eval.sessions import Session, session_json
+from models.arguments import at_least, natural, positive
 
 VARIANTS = ("v1", "v2", "v3")
 SAMPLES = Path(__file__).parent / "samples"

@@ -16,10 +16,10 @@ from time import perf_counter
 
 import numpy as np
 
-from eval.arguments import at_least, natural, output_folder, positive, positive_number
 from eval.backend_options import DEFAULT_CACHE, json_object
 from eval.chat_client import ChatClient, ChatReply, Endpoint, ReplayCache
 from eval.errors import DataError
+from eval.outputs import output_folder
 from eval.progress import Progress
 from eval.records import RECORDS, RunCard, file_digest, read_card, read_records, write_card, write_records
 from eval.report import ReportTable, html, markdown, print_table
@@ -31,6 +31,7 @@ from eval.switch.outcome import Outcome, evaluate, fitted_risk
 from eval.switch.protocol import CachedReplies, Plan, SwitchRecord, play
 from eval.switch.report import decomposition_table, matrix_table, nothing_measured, paths_table, report
 from eval.switch.statistics import FEWEST_EPISODES, REPLICATES
+from models.arguments import at_least, natural, positive, positive_number
 
 NAME = "switch-matrix"
 HELP = "measure what a change of model in mid-conversation costs (arXiv 2603.03111)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from guard.errors import GuardError
+from models.arguments import natural, positive, positive_number, probability
 from models.training.authored import CHATS
 from models.training.base import DEFAULT
 
@@ -75,11 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, required=True, help="the artifact's folder; checkpoints go to OUT.training")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default 0)")
-    parser.add_argument("--steps", type=_positive, help="batches of 48 samples (default 4500)")
-    parser.add_argument("--rate", type=_rate, help="peak learning rate (default 1.2e-4; to go on from a gate: 4e-5)")
+    parser.add_argument("--steps", type=positive, help="batches of 48 samples (default 4500)")
     parser.add_argument(
-        "--mined-steps", type=_natural, default=0, help="of a second round, on hard samples (default 0)"
+        "--rate", type=positive_number, help="peak learning rate (default 1.2e-4; to go on from a gate: 4e-5)"
     )
+    parser.add_argument("--mined-steps", type=natural, default=0, help="of a second round, on hard samples (default 0)")
     parser.add_argument(
         "--base",
         default=DEFAULT,
@@ -90,46 +90,18 @@ def _parser() -> argparse.ArgumentParser:
         "--chats", type=Path, default=CHATS, help="folder of labelled chats (default: the project's own)"
     )
     parser.add_argument(
-        "--sessions", type=_positive, default=120, help="sessions of a row that is measured (default 120)"
+        "--sessions", type=positive, default=120, help="sessions of a row that is measured (default 120)"
     )
     parser.add_argument(
         "--false-resets",
-        type=_share,
+        type=probability,
         default=0.01,
         help="share of natural refinements that may be reset (default 0.01)",
     )
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    parser.add_argument("--threads", type=_natural, default=0, help="CPU threads (default: torch's choice)")
+    parser.add_argument("--threads", type=natural, default=0, help="CPU threads (default: torch's choice)")
     parser.add_argument("--version", default="0", help="of the weights, for the manifest")
     return parser
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return value
-
-
-def _natural(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("at least 0")
-    return value
-
-
-def _rate(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError("a number above 0")
-    return value
-
-
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError("from 0 to 1")
-    return value
 
 
 if __name__ == "__main__":

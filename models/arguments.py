@@ -1,13 +1,10 @@
-"""What the commands' arguments must be: numbers within bounds, and places that can be written to."""
+"""Numbers on command lines: types for argparse that say what is wanted."""
 
 from __future__ import annotations
 
 import math
 from argparse import ArgumentTypeError
 from collections.abc import Callable
-from pathlib import Path
-
-from eval.errors import DataError
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -43,31 +40,6 @@ def probability(text: str) -> float:
     if not 0 <= value <= 1:
         raise ArgumentTypeError(f"a number from 0 to 1 is wanted, not {text!r}")
     return value
-
-
-def output_folder(path: Path) -> Path:
-    """The folder, made if it is not there.
-
-    Raises:
-        DataError: something else is there, or it cannot be made.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{path}: not a folder that can be written to ({error.strerror}); name another") from None
-    return path
-
-
-def output_file(path: Path) -> Path:
-    """A file to be written, in a folder that is made if it is not there.
-
-    Raises:
-        DataError: it is a folder, or its folder cannot be made.
-    """
-    if path.is_dir():
-        raise DataError(f"{path}: this is a folder; name a file in it")
-    output_folder(path.parent)
-    return path
 
 
 def _number(text: str) -> float:
